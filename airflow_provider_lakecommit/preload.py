@@ -23,7 +23,7 @@ MODULES = (
     "airflow_provider_lakecommit.cycle.commit.close",
     "airflow_provider_lakecommit.cycle.run.loop",
     "airflow_provider_lakecommit.cycle.plan.open",
-    "airflow_provider_lakecommit.cycle.write.write",
+    "airflow_provider_lakecommit.cycle.jobs.write",
     "airflow_provider_lakecommit.spark.launch.connect",
     "airflow_provider_lakecommit.spark.launch.connect_task",
 )

@@ -23,11 +23,11 @@ from pyiceberg.transforms import BucketTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField
 
-from airflow_provider_lakecommit.committer.append import AppendRequest, publish
-from airflow_provider_lakecommit.committer.ledger_updates import join_table
 from airflow_provider_lakecommit.core.model import Span
 from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
 from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.iceberg.ledger.append import AppendRequest, publish
+from airflow_provider_lakecommit.iceberg.ledger.ledger_updates import join_table
 from bench.entries import data_file, section, whole_slice
 
 COLUMNS = range(1, 21)

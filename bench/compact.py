@@ -23,8 +23,8 @@ import numpy as np
 from pyiceberg.manifest import ManifestContent
 from pyiceberg.table import Table
 
-from airflow_provider_lakecommit.committer.ledger import read_ledger
-from airflow_provider_lakecommit.committer.overwrite import OverwritingFiles, Rewrite
+from airflow_provider_lakecommit.iceberg.ledger.ledger import read_ledger
+from airflow_provider_lakecommit.iceberg.ledger.overwrite import OverwritingFiles, Rewrite
 from airflow_provider_lakecommit.iceberg.parquet.deletes import write_deletes
 from airflow_provider_lakecommit.operations.maintenance.compact import compact
 from bench.measure import Cost, measured

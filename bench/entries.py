@@ -9,9 +9,9 @@ from uuid import uuid4
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.typedef import Record
 
-from airflow_provider_lakecommit.committer.checks import StagedSlice
 from airflow_provider_lakecommit.core.model import LIVE, ControlPosition, Counts, LedgerSection, Span, SpanReport
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
+from airflow_provider_lakecommit.iceberg.ledger.checks import StagedSlice
 
 __all__ = ["CONTROL", "data_file", "section", "whole_slice"]
 

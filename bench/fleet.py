@@ -32,9 +32,6 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField
 
-from airflow_provider_lakecommit.committer.append import AppendRequest, publish
-from airflow_provider_lakecommit.committer.checks import StagedSlice
-from airflow_provider_lakecommit.committer.ledger_updates import join_table
 from airflow_provider_lakecommit.control.events import Event, decode, encode
 from airflow_provider_lakecommit.control.payloads import (
     DataComplete,
@@ -67,6 +64,9 @@ from airflow_provider_lakecommit.cycle.session.tables import target_of
 from airflow_provider_lakecommit.exceptions import CatalogError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.iceberg.data_files import to_pyiceberg, to_wire
+from airflow_provider_lakecommit.iceberg.ledger.append import AppendRequest, publish
+from airflow_provider_lakecommit.iceberg.ledger.checks import StagedSlice
+from airflow_provider_lakecommit.iceberg.ledger.ledger_updates import join_table
 from airflow_provider_lakecommit.landing import Landing, Window
 from airflow_provider_lakecommit.spark.report import report_records
 from bench.entries import data_file, section

@@ -21,12 +21,12 @@ from uuid import uuid4
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
-from airflow_provider_lakecommit.committer.append import AppendRequest, publish
-from airflow_provider_lakecommit.committer.ledger_updates import join_table
-from airflow_provider_lakecommit.committer.summary import LogPoint
 from airflow_provider_lakecommit.core.model import Span
 from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
 from airflow_provider_lakecommit.iceberg.catalog import KEEP_SNAPSHOTS, Tables
+from airflow_provider_lakecommit.iceberg.ledger.append import AppendRequest, publish
+from airflow_provider_lakecommit.iceberg.ledger.ledger_updates import join_table
+from airflow_provider_lakecommit.iceberg.ledger.summary import LogPoint
 from bench.entries import CONTROL, data_file, section, whole_slice
 
 TABLE = "bench.wide"

@@ -32,14 +32,14 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform, DayTransform
 from pyiceberg.types import DoubleType, IntegerType, LongType, NestedField, StringType, TimestamptzType
 
-from airflow_provider_lakecommit.committer.append import AppendRequest, publish
-from airflow_provider_lakecommit.committer.ledger import read_ledger
-from airflow_provider_lakecommit.committer.ledger_updates import join_table
 from airflow_provider_lakecommit.core.model import Span
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.cycle.session.tables import target_of
 from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.iceberg.ledger.append import AppendRequest, publish
+from airflow_provider_lakecommit.iceberg.ledger.ledger import read_ledger
+from airflow_provider_lakecommit.iceberg.ledger.ledger_updates import join_table
 from airflow_provider_lakecommit.iceberg.parquet.layout import Layout
 from airflow_provider_lakecommit.iceberg.parquet.write import FanoutWriter
 from airflow_provider_lakecommit.landing import Columns, Landing

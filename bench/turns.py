@@ -29,14 +29,14 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.types import LongType, NestedField
 
-from airflow_provider_lakecommit.committer.append import AppendRequest, publish
-from airflow_provider_lakecommit.committer.blocking_pool import THREADS, BlockingPool
-from airflow_provider_lakecommit.committer.checks import StagedSlice
-from airflow_provider_lakecommit.committer.executor import Committer
-from airflow_provider_lakecommit.committer.ledger_updates import join_table
 from airflow_provider_lakecommit.core.model import Counts, LedgerSection, Span, SpanReport
 from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
 from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.iceberg.ledger.append import AppendRequest, publish
+from airflow_provider_lakecommit.iceberg.ledger.blocking_pool import THREADS, BlockingPool
+from airflow_provider_lakecommit.iceberg.ledger.checks import StagedSlice
+from airflow_provider_lakecommit.iceberg.ledger.executor import Committer
+from airflow_provider_lakecommit.iceberg.ledger.ledger_updates import join_table
 from bench.entries import section
 
 SCHEMA = Schema(NestedField(1, "id", LongType()))

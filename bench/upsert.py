@@ -35,14 +35,14 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
-from airflow_provider_lakecommit.committer.append import AppendRequest, PublishOutcome, publish
-from airflow_provider_lakecommit.committer.ledger_updates import join_table
-from airflow_provider_lakecommit.committer.upsert_rule import UpsertRule
 from airflow_provider_lakecommit.core.model import Span
 from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.cycle.session.tables import target_of
 from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.iceberg.ledger.append import AppendRequest, PublishOutcome, publish
+from airflow_provider_lakecommit.iceberg.ledger.ledger_updates import join_table
+from airflow_provider_lakecommit.iceberg.ledger.upsert_rule import UpsertRule
 from airflow_provider_lakecommit.iceberg.parquet.arrow_types import arrow_schema
 from airflow_provider_lakecommit.iceberg.parquet.write import FanoutWriter
 from airflow_provider_lakecommit.landing import Columns, Landing, Upsert

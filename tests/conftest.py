@@ -89,4 +89,4 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 @pytest.fixture(autouse=True)
 def process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cycles that one test leaves open are not abandoned by this process, as far as the next test sees."""
-    monkeypatch.setattr("airflow_provider_lakecommit.cycle.write.window_writer._abandoned", {})
+    monkeypatch.setattr("airflow_provider_lakecommit.cycle.jobs.window_writer._abandoned", {})

@@ -14,11 +14,10 @@ from typing import Any
 from uuid import UUID
 
 from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
-from airflow_provider_lakecommit.committer import LedgerState, read_ledger
 from airflow_provider_lakecommit.core import Cycle, CycleOpened, Decision, LedgerSection
 from airflow_provider_lakecommit.cycle import LandingSession
 from airflow_provider_lakecommit.exceptions import LakecommitError
-from airflow_provider_lakecommit.iceberg import Tables
+from airflow_provider_lakecommit.iceberg import LedgerState, Tables, read_ledger
 from airflow_provider_lakecommit.landing import LandingSpec
 from airflow_provider_lakecommit.spark import CLI
 from airflow_provider_lakecommit.status.landing_history import table_history

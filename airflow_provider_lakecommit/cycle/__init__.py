@@ -54,6 +54,6 @@ __getattr__ = lazy_names(
         "sets.former": "format_former",
         "sets.former_scan": "Formers former_landings former_named start_former",
         "sets.plans": "IDLE SetPlans has_no_record landing_ready plans_of with_schema without_records",
-        "write.write": "GroupWrite run_groups",
+        "jobs.write": "GroupWrite run_groups",
     },
 )

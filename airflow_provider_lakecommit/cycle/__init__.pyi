@@ -9,6 +9,8 @@ from airflow_provider_lakecommit.cycle.commit.reported import report_problem as 
 from airflow_provider_lakecommit.cycle.commit.reported import staged_slice as staged_slice
 from airflow_provider_lakecommit.cycle.commit.row_check import RowsToCheck as RowsToCheck
 from airflow_provider_lakecommit.cycle.commit.row_check import try_check as try_check
+from airflow_provider_lakecommit.cycle.jobs.write import GroupWrite as GroupWrite
+from airflow_provider_lakecommit.cycle.jobs.write import run_groups as run_groups
 from airflow_provider_lakecommit.cycle.outcome import CycleOutcome as CycleOutcome
 from airflow_provider_lakecommit.cycle.outcome import RunOutcome as RunOutcome
 from airflow_provider_lakecommit.cycle.outcome import first_of as first_of
@@ -115,5 +117,3 @@ from airflow_provider_lakecommit.cycle.sets.plans import landing_ready as landin
 from airflow_provider_lakecommit.cycle.sets.plans import plans_of as plans_of
 from airflow_provider_lakecommit.cycle.sets.plans import with_schema as with_schema
 from airflow_provider_lakecommit.cycle.sets.plans import without_records as without_records
-from airflow_provider_lakecommit.cycle.write.write import GroupWrite as GroupWrite
-from airflow_provider_lakecommit.cycle.write.write import run_groups as run_groups

@@ -22,22 +22,25 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Snapshot
 
-from airflow_provider_lakecommit.committer import (
+from airflow_provider_lakecommit.core import CONNECT_RESCUE, RESET_ASSERT, RESET_OFFSETS, data_roots, path_problem
+from airflow_provider_lakecommit.exceptions import TableError, WireError
+from airflow_provider_lakecommit.iceberg import (
     Condition,
     LedgerState,
     SnapshotKind,
+    Tables,
     ancestry,
     has_ledger,
+    is_data,
     read_ledger,
     record_of,
+    rows_in_footer,
     sections_of,
     sink_commits,
     sink_commits_text,
     tag_name,
+    trouble_of,
 )
-from airflow_provider_lakecommit.core import CONNECT_RESCUE, RESET_ASSERT, RESET_OFFSETS, data_roots, path_problem
-from airflow_provider_lakecommit.exceptions import TableError, WireError
-from airflow_provider_lakecommit.iceberg import Tables, is_data, rows_in_footer, trouble_of
 from airflow_provider_lakecommit.status.other_writers import brought_back, live_rows, row_change
 from airflow_provider_lakecommit.status.replaced import copied_rows
 from airflow_provider_lakecommit.status.table_history import (

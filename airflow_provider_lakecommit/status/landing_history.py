@@ -18,15 +18,6 @@ from uuid import UUID
 
 from pyiceberg.table.metadata import TableMetadata
 
-from airflow_provider_lakecommit.committer import (
-    EVOLVED,
-    SPEC,
-    SnapshotKind,
-    ancestry,
-    record_of,
-    replaced_of,
-    sections_of,
-)
 from airflow_provider_lakecommit.core import (
     MEASURED,
     Cycle,
@@ -38,6 +29,15 @@ from airflow_provider_lakecommit.core import (
     total_of,
 )
 from airflow_provider_lakecommit.exceptions import WireError
+from airflow_provider_lakecommit.iceberg import (
+    EVOLVED,
+    SPEC,
+    SnapshotKind,
+    ancestry,
+    record_of,
+    replaced_of,
+    sections_of,
+)
 from airflow_provider_lakecommit.status.table_history import LandingSnapshot
 
 MOST = 50

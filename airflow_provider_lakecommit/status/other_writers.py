@@ -19,8 +19,8 @@ from dataclasses import dataclass
 
 from pyiceberg.table.snapshots import Operation, Snapshot
 
-from airflow_provider_lakecommit.committer import SnapshotKind
 from airflow_provider_lakecommit.core import RESET_ASSERT, attempt_of, is_attempt_at
+from airflow_provider_lakecommit.iceberg import SnapshotKind
 from airflow_provider_lakecommit.status.table_history import AddedFile, Finding, LandingSnapshot, note_on, wrong_in
 
 

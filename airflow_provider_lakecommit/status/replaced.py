@@ -18,7 +18,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from airflow_provider_lakecommit.committer import (
+from airflow_provider_lakecommit.core import Coverage, LedgerSection, RangeSet
+from airflow_provider_lakecommit.exceptions import WireError
+from airflow_provider_lakecommit.iceberg import (
     SUPERSEDED,
     SnapshotKind,
     SnapshotRecord,
@@ -27,8 +29,6 @@ from airflow_provider_lakecommit.committer import (
     replaced_of,
     replay_of,
 )
-from airflow_provider_lakecommit.core import Coverage, LedgerSection, RangeSet
-from airflow_provider_lakecommit.exceptions import WireError
 from airflow_provider_lakecommit.status.accounts import RangeAccounts
 
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from airflow_provider_lakecommit.committer import Condition, LedgerState, debt_of, unpublished
 from airflow_provider_lakecommit.core import (
     LAND,
     AcceptedSlice,
@@ -46,6 +45,7 @@ from airflow_provider_lakecommit.cycle import (
     warnings,
 )
 from airflow_provider_lakecommit.exceptions import ControlTopicError
+from airflow_provider_lakecommit.iceberg import Condition, LedgerState, debt_of, unpublished
 from airflow_provider_lakecommit.status.partition_status import PartitionStatus, partition_status, stale_transactions
 
 

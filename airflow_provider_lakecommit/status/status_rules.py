@@ -10,9 +10,9 @@ from __future__ import annotations
 from datetime import timedelta
 from enum import StrEnum
 
-from airflow_provider_lakecommit.committer import Condition
 from airflow_provider_lakecommit.core import CLOCKS_APART
 from airflow_provider_lakecommit.cycle import first_of
+from airflow_provider_lakecommit.iceberg import Condition
 from airflow_provider_lakecommit.status.partition_status import OPEN_FOR
 from airflow_provider_lakecommit.status.status import Status
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from airflow_provider_lakecommit.committer import SnapshotRecord
 from airflow_provider_lakecommit.core import Counts, total_of
+from airflow_provider_lakecommit.iceberg import SnapshotRecord
 from airflow_provider_lakecommit.status.lanes import Sections
 
 

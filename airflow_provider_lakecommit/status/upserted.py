@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from airflow_provider_lakecommit.committer import DELETED, SUPERSEDED, SnapshotKind, SnapshotRecord
-from airflow_provider_lakecommit.iceberg import Tables
+from airflow_provider_lakecommit.iceberg import DELETED, SUPERSEDED, SnapshotKind, SnapshotRecord, Tables
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.status.table_history import Finding, TableHistory, note_on, wrong_in
 
@@ -62,8 +61,7 @@ def check_keys(landing: Landing, tables: Tables, progress: Callable[[str], None]
     import numpy as np
     import pyarrow as pa
 
-    from airflow_provider_lakecommit.committer import Columns, HeadReader, live_rows
-    from airflow_provider_lakecommit.iceberg import DeletePositions, Numbers, hashes
+    from airflow_provider_lakecommit.iceberg import Columns, DeletePositions, HeadReader, Numbers, hashes, live_rows
 
     head, positions = HeadReader(landing.table).read(table, landing.branch), DeletePositions(landing.table)
     columns = Columns(table.schema(), tuple(landing.upsert.key), landing.upsert.order_column)

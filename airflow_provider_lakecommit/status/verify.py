@@ -24,7 +24,6 @@ from dataclasses import asdict, dataclass, replace
 from itertools import product
 from typing import Any
 
-from airflow_provider_lakecommit.committer import SnapshotKind, had_before, moved_lanes
 from airflow_provider_lakecommit.core import (
     DEAD_LETTER,
     Counts,
@@ -37,6 +36,7 @@ from airflow_provider_lakecommit.core import (
     merged,
     tables_for,
 )
+from airflow_provider_lakecommit.iceberg import SnapshotKind, had_before, moved_lanes
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.status.accounts import RangeAccounts, common_blocks, counts_in, pieces_after
 from airflow_provider_lakecommit.status.lanes import Sections, moved_text, rescanned

@@ -21,7 +21,6 @@ import pyarrow as pa
 from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
 
-from airflow_provider_lakecommit.committer.summary import SnapshotRecord, record_of
 from airflow_provider_lakecommit.control.control_topic import ControlTopic
 from airflow_provider_lakecommit.control.records import read_entry
 from airflow_provider_lakecommit.core.log import (
@@ -35,6 +34,7 @@ from airflow_provider_lakecommit.core.log import (
 )
 from airflow_provider_lakecommit.core.model import LIVE
 from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.iceberg.ledger.summary import SnapshotRecord, record_of
 from airflow_provider_lakecommit.landing import Landing
 from dev.demo.flights import POSITION, checksum
 

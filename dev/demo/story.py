@@ -9,9 +9,9 @@ from uuid import UUID
 
 import yaml
 
-from airflow_provider_lakecommit.committer.summary import SnapshotRecord
 from airflow_provider_lakecommit.core.log import CycleClosed, CycleOpened, Entry, SliceReported, TablePublished
 from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.iceberg.ledger.summary import SnapshotRecord
 from dev.demo.context import Demo
 from dev.demo.evidence import stories
 from dev.demo.screen import number

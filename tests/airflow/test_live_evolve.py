@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from airflow_provider_lakecommit.committer.summary import record_of
-from airflow_provider_lakecommit.committer.summary_extras import EVOLVED
+from airflow_provider_lakecommit.iceberg.ledger.summary import record_of
+from airflow_provider_lakecommit.iceberg.ledger.summary_extras import EVOLVED
 from tests.airflow.live import Live
 from tests.support.world import own_columns
 

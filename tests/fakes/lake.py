@@ -19,14 +19,14 @@ from pyiceberg.transforms import BucketTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField, StringType
 
-from airflow_provider_lakecommit.committer.append import AppendRequest, PublishOutcome, publish
-from airflow_provider_lakecommit.committer.checks import StagedSlice
-from airflow_provider_lakecommit.committer.ledger import LedgerState, read_ledger
-from airflow_provider_lakecommit.committer.ledger_updates import join_table
-from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
 from airflow_provider_lakecommit.core.model import LIVE, ControlPosition, Counts, LedgerSection, Span, SpanReport
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
 from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.iceberg.ledger.append import AppendRequest, PublishOutcome, publish
+from airflow_provider_lakecommit.iceberg.ledger.checks import StagedSlice
+from airflow_provider_lakecommit.iceberg.ledger.ledger import LedgerState, read_ledger
+from airflow_provider_lakecommit.iceberg.ledger.ledger_updates import join_table
+from airflow_provider_lakecommit.iceberg.ledger.outcome_lookup import RetryPolicy
 from tests.fakes.catalog import FaultyCatalog
 
 NAME = "shop.orders"

@@ -35,13 +35,13 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from airflow_provider_lakecommit.committer.append import PublishOutcome
-from airflow_provider_lakecommit.committer.checks import StagedSlice
 from airflow_provider_lakecommit.core.destinations import Role
 from airflow_provider_lakecommit.core.model import LIVE, LedgerSection
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.cycle.session.tables import target_of
 from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.iceberg.ledger.append import PublishOutcome
+from airflow_provider_lakecommit.iceberg.ledger.checks import StagedSlice
 from airflow_provider_lakecommit.iceberg.parquet.layout import Layout
 from airflow_provider_lakecommit.iceberg.parquet.write import FanoutWriter
 from airflow_provider_lakecommit.iceberg.schemas import mark_columns

@@ -10,15 +10,15 @@ from uuid import uuid4
 import pytest
 from pyiceberg.exceptions import CommitFailedException
 
-from airflow_provider_lakecommit.committer.append import PublishOutcome, publish
-from airflow_provider_lakecommit.committer.checks import Grounds
-from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, landing_snapshots
-from airflow_provider_lakecommit.committer.ledger_updates import join_table, refresh_ledger, renew_epochs
-from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
-from airflow_provider_lakecommit.committer.stage import Change, stage_untagged
-from airflow_provider_lakecommit.committer.swap import Swapped, compare_and_swap
 from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError
+from airflow_provider_lakecommit.iceberg.ledger.append import PublishOutcome, publish
+from airflow_provider_lakecommit.iceberg.ledger.checks import Grounds
+from airflow_provider_lakecommit.iceberg.ledger.ledger import Condition, LedgerState, landing_snapshots
+from airflow_provider_lakecommit.iceberg.ledger.ledger_updates import join_table, refresh_ledger, renew_epochs
+from airflow_provider_lakecommit.iceberg.ledger.outcome_lookup import RetryPolicy
+from airflow_provider_lakecommit.iceberg.ledger.stage import Change, stage_untagged
+from airflow_provider_lakecommit.iceberg.ledger.swap import Swapped, compare_and_swap
 from tests.fakes.catalog import Fault
 from tests.fakes.lake import Lake, coverage, data_file, section, staged
 from tests.support.waiting import PATIENCE

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from pyiceberg.exceptions import CommitFailedException
 
-from airflow_provider_lakecommit.committer.append import AppendRequest
-from airflow_provider_lakecommit.committer.ledger import Condition, ancestry, landing_snapshots
-from airflow_provider_lakecommit.committer.ledger_updates import renew_epochs
 from airflow_provider_lakecommit.exceptions import CommitUnknownError
+from airflow_provider_lakecommit.iceberg.ledger.append import AppendRequest
+from airflow_provider_lakecommit.iceberg.ledger.ledger import Condition, ancestry, landing_snapshots
+from airflow_provider_lakecommit.iceberg.ledger.ledger_updates import renew_epochs
 from tests.fakes.catalog import Fault
 from tests.fakes.lake import Lake, at, section, staged
 

@@ -17,11 +17,11 @@ from pyiceberg.table import Table
 
 from airflow_provider_lakecommit.cli.reset import reset_assert
 from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
-from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, read_ledger
 from airflow_provider_lakecommit.core.model import LIVE
 from airflow_provider_lakecommit.cycle.session.tables import MARKED
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError, SpecError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.iceberg.ledger.ledger import Condition, LedgerState, read_ledger
 from airflow_provider_lakecommit.operations.decisions.assertion import (
     Assertion,
     assert_tables,

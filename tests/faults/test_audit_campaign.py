@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_lakecommit.committer.summary import has_ledger
 from airflow_provider_lakecommit.exceptions import LakecommitError
+from airflow_provider_lakecommit.iceberg.ledger.summary import has_ledger
 from airflow_provider_lakecommit.operations.maintenance.compact import compact
 from tests.faults.test_audit import AUDITED, GOOD, WITHOUT_BAD, bad, decided, ids, loaded, rolled_back, shown
 from tests.support.world import Killed, World, deaths, records

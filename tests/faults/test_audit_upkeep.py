@@ -16,12 +16,12 @@ import numpy as np
 import pytest
 from pyiceberg.table import Table
 
-from airflow_provider_lakecommit.committer import trim_snapshots
 from airflow_provider_lakecommit.core import Decision
 from airflow_provider_lakecommit.cycle import ledger_state
 from airflow_provider_lakecommit.cycle.commit.drain import drained_after
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError, TableError
-from airflow_provider_lakecommit.iceberg import KEEP_SNAPSHOTS
+from airflow_provider_lakecommit.iceberg import trim_snapshots
+from airflow_provider_lakecommit.iceberg.catalog import KEEP_SNAPSHOTS
 from airflow_provider_lakecommit.operations.decisions.assertion import assert_tables, from_snapshot
 from airflow_provider_lakecommit.operations.decisions.audit import AuditDecision, audit_preview, decide_audit
 from airflow_provider_lakecommit.operations.decisions.pause import suspend

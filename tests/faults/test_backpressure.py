@@ -14,10 +14,6 @@ from typing import Any
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from airflow_provider_lakecommit.committer import swap
-from airflow_provider_lakecommit.committer.ledger import landing_snapshots
-from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
-from airflow_provider_lakecommit.committer.summary import SnapshotRecord
 from airflow_provider_lakecommit.control.records import read_entry
 from airflow_provider_lakecommit.core.log import CommitFailed, CycleClosed, CycleOpened, Entry
 from airflow_provider_lakecommit.core.model import LIVE
@@ -28,6 +24,10 @@ from airflow_provider_lakecommit.cycle.results import Closed
 from airflow_provider_lakecommit.cycle.run.loop import LandingRunner
 from airflow_provider_lakecommit.cycle.run.pauses import REFUSED_PAUSES
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError, LakecommitError
+from airflow_provider_lakecommit.iceberg import swap
+from airflow_provider_lakecommit.iceberg.ledger.ledger import landing_snapshots
+from airflow_provider_lakecommit.iceberg.ledger.outcome_lookup import RetryPolicy
+from airflow_provider_lakecommit.iceberg.ledger.summary import SnapshotRecord
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
 from airflow_provider_lakecommit.spark.task import run_task
 from airflow_provider_lakecommit.stall.events import observed_record

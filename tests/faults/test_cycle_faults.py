@@ -17,10 +17,10 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 from pyiceberg.types import StringType
 
-from airflow_provider_lakecommit.committer.ledger import landing_snapshots
 from airflow_provider_lakecommit.core.accounting import total_of
 from airflow_provider_lakecommit.cycle.plan.open import preview
 from airflow_provider_lakecommit.exceptions import CatalogError, LedgerError, SourceError, TableError
+from airflow_provider_lakecommit.iceberg.ledger.ledger import landing_snapshots
 from airflow_provider_lakecommit.operations.decisions.ledger_init import ledger_init
 from airflow_provider_lakecommit.operations.decisions.unblock import unblock
 from airflow_provider_lakecommit.status.status import read_status

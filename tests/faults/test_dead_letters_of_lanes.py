@@ -201,8 +201,8 @@ def test_dead_letters_that_were_read_before_a_range_was_landed_anew_are_left_alo
 def test_those_of_a_cluster_that_was_left_are_replayed(late: World) -> None:
     """What the landing had is a stream that nobody lands in."""
     with late.session() as session:
-        from airflow_provider_lakecommit.committer.ledger_updates import swap_sections
-        from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord
+        from airflow_provider_lakecommit.iceberg.ledger.ledger_updates import swap_sections
+        from airflow_provider_lakecommit.iceberg.ledger.summary import SnapshotKind, SnapshotRecord
 
         for name in late.landing.tables:
             record = SnapshotRecord(kind=SnapshotKind.INIT, branch="main", landing=late.landing.name, lane="live")

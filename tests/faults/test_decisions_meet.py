@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from airflow_provider_lakecommit.committer.ledger import read_ledger
 from airflow_provider_lakecommit.core import LIVE, Coverage, Decision, LedgerSection, SourcePartition, Watermark
 from airflow_provider_lakecommit.cycle.commit.close import close_cycle
 from airflow_provider_lakecommit.cycle.plan.open import open_cycle
@@ -28,6 +27,7 @@ from airflow_provider_lakecommit.cycle.sets.expansion import landing_for
 from airflow_provider_lakecommit.cycle.sets.former_scan import former_landings, start_former
 from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError, SourceError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.iceberg.ledger.ledger import read_ledger
 from airflow_provider_lakecommit.landing import LandingSet
 from airflow_provider_lakecommit.operations.backfill.closing import close_lane
 from airflow_provider_lakecommit.operations.backfill.opening import closed_lane

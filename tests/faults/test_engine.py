@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_lakecommit.committer.ledger import ancestry
 from airflow_provider_lakecommit.exceptions import TableError
+from airflow_provider_lakecommit.iceberg.ledger.ledger import ancestry
 from dev.servers.engine import Engine, EngineError
 from tests.support import messes
 from tests.support.messes import FOREIGN, Cure, table_of

@@ -17,8 +17,6 @@ from pyiceberg.table.update import AddSchemaUpdate
 from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.types import DoubleType, IntegerType, LongType, StringType
 
-from airflow_provider_lakecommit.committer.summary import record_of
-from airflow_provider_lakecommit.committer.summary_extras import EVOLVED
 from airflow_provider_lakecommit.core.log import Decision
 from airflow_provider_lakecommit.core.outcome import Commit, Ended, decide
 from airflow_provider_lakecommit.core.refusal import RefusalState
@@ -26,6 +24,8 @@ from airflow_provider_lakecommit.cycle.plan import column_check
 from airflow_provider_lakecommit.cycle.plan.open import evolve_now, preview
 from airflow_provider_lakecommit.exceptions import CommitUnknownError, LakecommitError
 from airflow_provider_lakecommit.formats.evolution import records
+from airflow_provider_lakecommit.iceberg.ledger.summary import record_of
+from airflow_provider_lakecommit.iceberg.ledger.summary_extras import EVOLVED
 from airflow_provider_lakecommit.landing import MARK_COLUMNS
 from airflow_provider_lakecommit.operations.dead_letters.dead_letter import Selection
 from airflow_provider_lakecommit.operations.dead_letters.replay import replay

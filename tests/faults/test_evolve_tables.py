@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_lakecommit.committer.summary import record_of
-from airflow_provider_lakecommit.committer.summary_extras import EVOLVED
 from airflow_provider_lakecommit.core.log import Decision
 from airflow_provider_lakecommit.core.refusal import RefusalState
 from airflow_provider_lakecommit.cycle.plan.open import evolve_now
 from airflow_provider_lakecommit.exceptions import CatalogError, LakecommitError, TableError
 from airflow_provider_lakecommit.formats.evolution import records as sampling
+from airflow_provider_lakecommit.iceberg.ledger.summary import record_of
+from airflow_provider_lakecommit.iceberg.ledger.summary_extras import EVOLVED
 from tests.faults.test_evolve import refuse_schemas
 from tests.faults.test_failing_tables import refusing
 from tests.faults.test_replay import replay

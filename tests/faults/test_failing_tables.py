@@ -16,12 +16,12 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import ServerError
 
-from airflow_provider_lakecommit.committer import swap
-from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
 from airflow_provider_lakecommit.cycle.commit import failing, publish
 from airflow_provider_lakecommit.cycle.outcome import CycleOutcome
 from airflow_provider_lakecommit.cycle.run.loop import LandingRunner
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError, LakecommitError, TableError
+from airflow_provider_lakecommit.iceberg import swap
+from airflow_provider_lakecommit.iceberg.ledger.outcome_lookup import RetryPolicy
 from tests.faults.test_backpressure import Tasks
 from tests.faults.test_routes import FIELDS, check, expected, ids, mixed
 from tests.support.declared import changed_landing

@@ -22,12 +22,12 @@ from pyiceberg.table.update import RemoveSnapshotRefUpdate
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import StringType
 
-from airflow_provider_lakecommit.committer.append import AppendRequest, PublishOutcome
-from airflow_provider_lakecommit.committer.checks import Grounds
-from airflow_provider_lakecommit.committer.ledger import Condition, ancestry, tag_name
-from airflow_provider_lakecommit.committer.ledger_updates import renew_epochs
 from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.exceptions import LedgerError, TableError
+from airflow_provider_lakecommit.iceberg.ledger.append import AppendRequest, PublishOutcome
+from airflow_provider_lakecommit.iceberg.ledger.checks import Grounds
+from airflow_provider_lakecommit.iceberg.ledger.ledger import Condition, ancestry, tag_name
+from airflow_provider_lakecommit.iceberg.ledger.ledger_updates import renew_epochs
 from tests.fakes.catalog import Fault
 from tests.fakes.lake import Lake, at, coverage, data_file, section, staged
 from tests.support.world import own_columns

@@ -11,11 +11,11 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider_lakecommit.committer.ledger_by_hand import set_section
 from airflow_provider_lakecommit.core.log import Decision
 from airflow_provider_lakecommit.core.model import AdoptedSink
 from airflow_provider_lakecommit.core.planning.admission import resumed_by
 from airflow_provider_lakecommit.exceptions import LedgerError
+from airflow_provider_lakecommit.iceberg.ledger.ledger_by_hand import set_section
 from airflow_provider_lakecommit.operations.decisions.pause import resume
 from airflow_provider_lakecommit.operations.kafka_connect.hand_back import _handed
 from airflow_provider_lakecommit.status.status import read_status

@@ -15,8 +15,6 @@ from typing import Any
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from airflow_provider_lakecommit.committer import executor
-from airflow_provider_lakecommit.committer.executor import TableTask
 from airflow_provider_lakecommit.cycle.commit import commit
 from airflow_provider_lakecommit.cycle.commit.close import close_cycle
 from airflow_provider_lakecommit.cycle.commit.commit import TableCommit
@@ -24,7 +22,9 @@ from airflow_provider_lakecommit.cycle.results import Closed, Opened
 from airflow_provider_lakecommit.cycle.session.concurrent import ConcurrentLandings
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.exceptions import CatalogError, TableError
+from airflow_provider_lakecommit.iceberg import executor
 from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.iceberg.ledger.executor import TableTask
 from tests.support.waiting import PATIENCE, until
 from tests.support.world import World, records
 

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from pyiceberg.types import LongType
 
-from airflow_provider_lakecommit.committer import expire_older, refresh_ledger
 from airflow_provider_lakecommit.core import LIVE
 from airflow_provider_lakecommit.exceptions import LedgerError
+from airflow_provider_lakecommit.iceberg import expire_older, refresh_ledger
 from tests.support.campaign.console import console
 from tests.support.in_memory import TOPIC, MemoryWorld, memory_world
 from tests.support.steps import check_verified

@@ -69,7 +69,7 @@ def preview_of(world: World, request: LaneRequest) -> LanePreview:
 
 def sections(world: World, table: str | None = None) -> dict[str, str]:
     """What each stream has, without the topic's name."""
-    from airflow_provider_lakecommit.committer.ledger import read_ledger
+    from airflow_provider_lakecommit.iceberg.ledger.ledger import read_ledger
 
     with world.session() as session:
         metadata = session.tables.load(table or world.landing.table).metadata
@@ -162,7 +162,7 @@ def test_a_stream_that_dies_anywhere_ends_the_same(late: World, when: str) -> No
 
 def undo(late: World, past: LaneWorld) -> None:
     """The rows that a stream brought, and its ranges, are missing again: the table goes back to before it."""
-    from airflow_provider_lakecommit.committer.ledger import ancestry
+    from airflow_provider_lakecommit.iceberg.ledger.ledger import ancestry
 
     with late.session() as session:
         table = session.tables.load(late.landing.table)

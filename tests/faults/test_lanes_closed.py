@@ -12,12 +12,12 @@ from dataclasses import replace
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from airflow_provider_lakecommit.committer.ledger import read_ledger
 from airflow_provider_lakecommit.core.log import Decision
 from airflow_provider_lakecommit.core.model import filled_from
 from airflow_provider_lakecommit.cycle.plan.open import open_cycle
 from airflow_provider_lakecommit.cycle.plan.open_lanes import open_lanes
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
+from airflow_provider_lakecommit.iceberg.ledger.ledger import read_ledger
 from airflow_provider_lakecommit.operations.backfill.closing import close_lane
 from airflow_provider_lakecommit.operations.backfill.opening import joined_session
 from airflow_provider_lakecommit.operations.backfill.preview import lane_preview

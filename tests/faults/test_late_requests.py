@@ -19,9 +19,9 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 
-from airflow_provider_lakecommit.committer.ledger import ancestry, landing_snapshots
-from airflow_provider_lakecommit.committer.trim import trim_snapshots
 from airflow_provider_lakecommit.iceberg.catalog import KEEP_SNAPSHOTS, Tables
+from airflow_provider_lakecommit.iceberg.ledger.ledger import ancestry, landing_snapshots
+from airflow_provider_lakecommit.iceberg.ledger.trim import trim_snapshots
 from tests.fakes.catalog import Fault
 from tests.fakes.lake import Lake, staged
 from tests.support import messes

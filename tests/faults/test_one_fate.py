@@ -14,8 +14,8 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from airflow_provider_lakecommit.committer.ledger import ancestry
 from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError
+from airflow_provider_lakecommit.iceberg.ledger.ledger import ancestry
 from airflow_provider_lakecommit.operations.decisions.assertion import assert_tables, from_offsets
 from airflow_provider_lakecommit.operations.decisions.delete_back import delete_back, delete_preview
 from airflow_provider_lakecommit.operations.decisions.init_preview import init_preview

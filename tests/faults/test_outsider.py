@@ -13,8 +13,8 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from airflow_provider_lakecommit.committer.ledger import tag_name
 from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError
+from airflow_provider_lakecommit.iceberg.ledger.ledger import tag_name
 from airflow_provider_lakecommit.operations.decisions.prune import prunable_sections, prune
 from tests.fixtures.kafka import delete_topic
 from tests.support.declared import changed_landing

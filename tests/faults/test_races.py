@@ -18,10 +18,10 @@ from uuid import UUID
 
 import pytest
 
-from airflow_provider_lakecommit.committer.append import AppendRequest, PublishOutcome, publish
-from airflow_provider_lakecommit.committer.checks import StagedSlice
-from airflow_provider_lakecommit.committer.ledger import landing_snapshots
-from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
+from airflow_provider_lakecommit.iceberg.ledger.append import AppendRequest, PublishOutcome, publish
+from airflow_provider_lakecommit.iceberg.ledger.checks import StagedSlice
+from airflow_provider_lakecommit.iceberg.ledger.ledger import landing_snapshots
+from airflow_provider_lakecommit.iceberg.ledger.outcome_lookup import RetryPolicy
 from tests.fakes.lake import Lake, section, staged
 from tests.support.waiting import PATIENCE
 

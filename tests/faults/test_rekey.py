@@ -17,9 +17,9 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
-from airflow_provider_lakecommit.committer import excess_rows
 from airflow_provider_lakecommit.core import Decision
 from airflow_provider_lakecommit.exceptions import LedgerError, TableError
+from airflow_provider_lakecommit.iceberg import excess_rows
 from airflow_provider_lakecommit.operations.decisions.key_change import KeyChange, apply, preview
 from airflow_provider_lakecommit.operations.decisions.requests import ResetKey
 from airflow_provider_lakecommit.operations.decisions.starts import Way

@@ -12,10 +12,10 @@ from uuid import uuid4
 
 import pytest
 
-from airflow_provider_lakecommit.committer.ledger import read_ledger
-from airflow_provider_lakecommit.committer.replaced import Replaced
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange
 from airflow_provider_lakecommit.exceptions import TableError
+from airflow_provider_lakecommit.iceberg.ledger.ledger import read_ledger
+from airflow_provider_lakecommit.iceberg.ledger.replaced import Replaced
 from airflow_provider_lakecommit.operations.backfill.replace import replace, replace_preview
 from dev.servers.engine import Engine
 from tests.support.messes import CREATE

@@ -19,14 +19,14 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import BucketTransform
 
-from airflow_provider_lakecommit.committer.ledger import landing_snapshots
-from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
-from airflow_provider_lakecommit.committer.replace import Removal, replace_ranges
-from airflow_provider_lakecommit.committer.summary import SnapshotKind
-from airflow_provider_lakecommit.committer.swap import Swapped
 from airflow_provider_lakecommit.core.offsets import OffsetRange
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError, LedgerError, TableError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.iceberg.ledger.ledger import landing_snapshots
+from airflow_provider_lakecommit.iceberg.ledger.outcome_lookup import RetryPolicy
+from airflow_provider_lakecommit.iceberg.ledger.replace import Removal, replace_ranges
+from airflow_provider_lakecommit.iceberg.ledger.summary import SnapshotKind
+from airflow_provider_lakecommit.iceberg.ledger.swap import Swapped
 from airflow_provider_lakecommit.iceberg.parquet.parquet import OpenFile
 from airflow_provider_lakecommit.operations.backfill import replace as replacing
 from airflow_provider_lakecommit.operations.backfill.copier import Copier

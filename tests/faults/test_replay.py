@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_lakecommit.committer.ledger import read_ledger
 from airflow_provider_lakecommit.core.log import Decision
 from airflow_provider_lakecommit.core.model import FILLED, LIVE
 from airflow_provider_lakecommit.cycle.commit import reported
 from airflow_provider_lakecommit.cycle.plan.open_lanes import open_lanes
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError, SourceError
+from airflow_provider_lakecommit.iceberg.ledger.ledger import read_ledger
 from airflow_provider_lakecommit.operations.backfill.closing import close_lane
 from airflow_provider_lakecommit.operations.backfill.preview import LanePreview, lane_preview
 from airflow_provider_lakecommit.operations.backfill.replaying import replace_lane, replaying_session, rows_to_replace

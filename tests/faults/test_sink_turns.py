@@ -19,11 +19,11 @@ from uuid import uuid4
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from airflow_provider_lakecommit.committer.ledger import read_ledger
 from airflow_provider_lakecommit.control.events import Event, encode
 from airflow_provider_lakecommit.control.payloads import DataComplete, TopicPartitionOffset
 from airflow_provider_lakecommit.core import LIVE, Decision
 from airflow_provider_lakecommit.exceptions import ConnectorError, LedgerError
+from airflow_provider_lakecommit.iceberg.ledger.ledger import read_ledger
 from airflow_provider_lakecommit.operations.decisions.assertion import assert_tables, from_offsets
 from airflow_provider_lakecommit.operations.decisions.delete_back import delete_back, delete_preview
 from airflow_provider_lakecommit.operations.decisions.ledger_init import ledger_init

@@ -67,7 +67,7 @@ def test_nothing_is_planned_until_it_is_resumed(make_world: Make, produce: Produ
     world.check(Counter(range(30)))
     check_verified(world)
     with world.session() as session:
-        from airflow_provider_lakecommit.committer.ledger import read_ledger
+        from airflow_provider_lakecommit.iceberg.ledger.ledger import read_ledger
 
         commands = [d.command for d in read_ledger(session.tables.load(world.landing.table).metadata).decisions]
     assert commands[:1] == ["suspend"]

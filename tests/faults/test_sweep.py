@@ -230,8 +230,8 @@ def test_other_files_are_not_ours(world: World) -> None:
 
 @pytest.mark.heavy
 def test_a_lost_commit_leaves_nothing_once_the_head_has_moved(world: World, produce: Callable[..., object]) -> None:
-    from airflow_provider_lakecommit.committer.ledger import read_ledger
-    from airflow_provider_lakecommit.committer.stage import Change, stage
+    from airflow_provider_lakecommit.iceberg.ledger.ledger import read_ledger
+    from airflow_provider_lakecommit.iceberg.ledger.stage import Change, stage
 
     with world.session() as session:
         table = session.tables.load(world.landing.table)

@@ -19,8 +19,8 @@ import fastavro
 import pytest
 from google.protobuf.message_factory import GetMessageClass
 
-from airflow_provider_lakecommit.committer import LOOKED_UP
 from airflow_provider_lakecommit.formats.protobuf.descriptors import file_of, message_named
+from airflow_provider_lakecommit.iceberg import LOOKED_UP
 from airflow_provider_lakecommit.landing.registry import with_registry
 from tests.fakes.registry import FakeRegistry
 from tests.support.in_memory import TOPIC, memory_world

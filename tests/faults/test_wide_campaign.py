@@ -19,9 +19,9 @@ import duckdb
 import pytest
 from pyiceberg.table.snapshots import Operation
 
-from airflow_provider_lakecommit.committer.ledger import ancestry
 from airflow_provider_lakecommit.cycle.plan.open_lanes import OpenLane, open_lanes
 from airflow_provider_lakecommit.exceptions import LakecommitError
+from airflow_provider_lakecommit.iceberg.ledger.ledger import ancestry
 from airflow_provider_lakecommit.operations.backfill.closing import close_lane
 from airflow_provider_lakecommit.operations.backfill.opening import joined_session
 from airflow_provider_lakecommit.operations.backfill.preview import lane_preview

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_lakecommit.committer.ledger import Condition
-from airflow_provider_lakecommit.committer.ledger_updates import renew_epochs
-from airflow_provider_lakecommit.committer.trim import expire_older, trim_snapshots
 from airflow_provider_lakecommit.core import LIVE
 from airflow_provider_lakecommit.iceberg.catalog import KEEP_SNAPSHOTS
+from airflow_provider_lakecommit.iceberg.ledger.ledger import Condition
+from airflow_provider_lakecommit.iceberg.ledger.ledger_updates import renew_epochs
+from airflow_provider_lakecommit.iceberg.ledger.trim import expire_older, trim_snapshots
 from tests.fakes.catalog import Fault
 from tests.fakes.lake import Lake, coverage, staged
 from tests.support.upserts import UpsertLake

@@ -26,16 +26,16 @@ from pyiceberg.table.snapshots import Operation
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import StringType
 
-from airflow_provider_lakecommit.committer import trim
-from airflow_provider_lakecommit.committer.compact import compacted_of, debt_of
-from airflow_provider_lakecommit.committer.ledger import landing_snapshots
-from airflow_provider_lakecommit.committer.overwrite import Rewrite
-from airflow_provider_lakecommit.committer.stage import Change, stage
-from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord, to_summary
-from airflow_provider_lakecommit.committer.trim import expire_older
 from airflow_provider_lakecommit.core import Counts
 from airflow_provider_lakecommit.cycle.results import Closed, PublishedSnapshot
-from airflow_provider_lakecommit.iceberg import KEEP_SNAPSHOTS, Tables
+from airflow_provider_lakecommit.iceberg import Tables, trim
+from airflow_provider_lakecommit.iceberg.catalog import KEEP_SNAPSHOTS
+from airflow_provider_lakecommit.iceberg.ledger.compact import compacted_of, debt_of
+from airflow_provider_lakecommit.iceberg.ledger.ledger import landing_snapshots
+from airflow_provider_lakecommit.iceberg.ledger.overwrite import Rewrite
+from airflow_provider_lakecommit.iceberg.ledger.stage import Change, stage
+from airflow_provider_lakecommit.iceberg.ledger.summary import SnapshotKind, SnapshotRecord, to_summary
+from airflow_provider_lakecommit.iceberg.ledger.trim import expire_older
 from airflow_provider_lakecommit.landing import Maintain
 from airflow_provider_lakecommit.operations.backfill.replace import replace_preview
 from airflow_provider_lakecommit.operations.maintenance import compact as compaction

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_lakecommit.committer.ledger import Condition
-from airflow_provider_lakecommit.committer.manifests import TIER
-from airflow_provider_lakecommit.committer.trim import expire_older
+from airflow_provider_lakecommit.iceberg.ledger.ledger import Condition
+from airflow_provider_lakecommit.iceberg.ledger.manifests import TIER
+from airflow_provider_lakecommit.iceberg.ledger.trim import expire_older
 from tests.fakes.lake import Lake, coverage, staged
 
 pytestmark = pytest.mark.integration

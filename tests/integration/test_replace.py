@@ -20,19 +20,19 @@ from pyiceberg.table.sorting import SortDirection, SortField, SortOrder
 from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform
 from pyiceberg.types import LongType, StringType
 
-from airflow_provider_lakecommit.committer import StagedSlice
-from airflow_provider_lakecommit.committer.ledger import landing_snapshots
-from airflow_provider_lakecommit.committer.ledger_updates import renew_epochs
-from airflow_provider_lakecommit.committer.merge_section import merge_section
-from airflow_provider_lakecommit.committer.overwrite import Rewrite
-from airflow_provider_lakecommit.committer.replace import Removal
-from airflow_provider_lakecommit.committer.replaced import REPLACED, Replaced, replaced_of, sections_after
-from airflow_provider_lakecommit.committer.stage import Change, stage
-from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord, to_summary
-from airflow_provider_lakecommit.committer.swap import Swapped
 from airflow_provider_lakecommit.core import LIVE, Coverage
 from airflow_provider_lakecommit.cycle import LandingSession
 from airflow_provider_lakecommit.exceptions import LedgerError
+from airflow_provider_lakecommit.iceberg import StagedSlice
+from airflow_provider_lakecommit.iceberg.ledger.ledger import landing_snapshots
+from airflow_provider_lakecommit.iceberg.ledger.ledger_updates import renew_epochs
+from airflow_provider_lakecommit.iceberg.ledger.merge_section import merge_section
+from airflow_provider_lakecommit.iceberg.ledger.overwrite import Rewrite
+from airflow_provider_lakecommit.iceberg.ledger.replace import Removal
+from airflow_provider_lakecommit.iceberg.ledger.replaced import REPLACED, Replaced, replaced_of, sections_after
+from airflow_provider_lakecommit.iceberg.ledger.stage import Change, stage
+from airflow_provider_lakecommit.iceberg.ledger.summary import SnapshotKind, SnapshotRecord, to_summary
+from airflow_provider_lakecommit.iceberg.ledger.swap import Swapped
 from airflow_provider_lakecommit.iceberg.parquet import parquet_rows
 from airflow_provider_lakecommit.operations.backfill import survey
 from airflow_provider_lakecommit.operations.backfill.replace import (

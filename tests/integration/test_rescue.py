@@ -22,11 +22,11 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.transforms import IdentityTransform
 
-from airflow_provider_lakecommit.committer.stage import Change, stage_untagged
-from airflow_provider_lakecommit.committer.swap import compare_and_swap
 from airflow_provider_lakecommit.exceptions import CommitUnknownError, ConnectorError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.iceberg.data_files import to_wire
+from airflow_provider_lakecommit.iceberg.ledger.stage import Change, stage_untagged
+from airflow_provider_lakecommit.iceberg.ledger.swap import compare_and_swap
 from airflow_provider_lakecommit.operations.kafka_connect import rescue as rescuing
 from airflow_provider_lakecommit.operations.kafka_connect.connector import check_stopped
 from airflow_provider_lakecommit.operations.kafka_connect.disposition import Disposition

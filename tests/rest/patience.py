@@ -9,9 +9,9 @@ from functools import partial
 
 import pytest
 
-from airflow_provider_lakecommit.committer import swap
-from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
 from airflow_provider_lakecommit.iceberg import catalog as table
+from airflow_provider_lakecommit.iceberg import swap
+from airflow_provider_lakecommit.iceberg.ledger.outcome_lookup import RetryPolicy
 from tests.support.waiting import PATIENCE
 
 

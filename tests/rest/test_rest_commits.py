@@ -20,10 +20,10 @@ from pyiceberg.table.update import (
     TableRequirement,
 )
 
-from airflow_provider_lakecommit.committer.ledger import tag_name
-from airflow_provider_lakecommit.committer.stage import Change, stage
 from airflow_provider_lakecommit.cycle.outcome import CycleOutcome
 from airflow_provider_lakecommit.exceptions import CommitUnknownError
+from airflow_provider_lakecommit.iceberg.ledger.ledger import tag_name
+from airflow_provider_lakecommit.iceberg.ledger.stage import Change, stage
 from tests.outages.runs import Runs
 from tests.rest.gateway import HTML, Answer, Forward, Gateway, Once, Request, Rule, always
 from tests.rest.patience import impatient

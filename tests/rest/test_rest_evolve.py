@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_lakecommit.committer.summary import record_of
-from airflow_provider_lakecommit.committer.summary_extras import EVOLVED
+from airflow_provider_lakecommit.iceberg.ledger.summary import record_of
+from airflow_provider_lakecommit.iceberg.ledger.summary_extras import EVOLVED
 from tests.rest.gateway import Answer, Forward, Gateway, Once, Request, Rule, always
 from tests.support.messes import table_of
 from tests.support.steps import check_verified

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_lakecommit.committer.stage import Change, stage_untagged
-from airflow_provider_lakecommit.committer.swap import compare_and_swap
 from airflow_provider_lakecommit.cycle.outcome import CycleOutcome
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError, SpecError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.iceberg.ledger.stage import Change, stage_untagged
+from airflow_provider_lakecommit.iceberg.ledger.swap import compare_and_swap
 from dev.servers.rest_catalog import RestCatalogServer
 from tests.outages.runs import Runs
 from tests.rest.gateway import HTML, Answer, Forward, Gateway, Once, Request, Rule, Tokens

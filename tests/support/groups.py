@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 from pyiceberg.table import Table
 
+from airflow_provider_lakecommit.cycle.jobs.write import GroupWrite
 from airflow_provider_lakecommit.cycle.results import GroupResult, GroupTicket
 from airflow_provider_lakecommit.cycle.session.ports import ControlPort
-from airflow_provider_lakecommit.cycle.write.write import GroupWrite
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.spark.job import WindowJob
 

@@ -19,9 +19,9 @@ from pyiceberg.table.update import RemoveSnapshotRefUpdate
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
-from airflow_provider_lakecommit.committer.ledger import ancestry, tag_name
-from airflow_provider_lakecommit.committer.summary import sections_of
 from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError
+from airflow_provider_lakecommit.iceberg.ledger.ledger import ancestry, tag_name
+from airflow_provider_lakecommit.iceberg.ledger.summary import sections_of
 from airflow_provider_lakecommit.operations.decisions.ledger_init import ledger_init
 from tests.support.world import World
 

@@ -22,17 +22,17 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, IntegerType, LongType, NestedField, StringType
 
-from airflow_provider_lakecommit.committer.append import AppendRequest, PublishOutcome, publish
-from airflow_provider_lakecommit.committer.checks import StagedSlice
-from airflow_provider_lakecommit.committer.ledger import read_ledger
-from airflow_provider_lakecommit.committer.ledger_updates import change_section, join_table
-from airflow_provider_lakecommit.committer.summary import SnapshotKind
-from airflow_provider_lakecommit.committer.upsert_rule import UpsertRule
 from airflow_provider_lakecommit.control import DataFile as WireFile
 from airflow_provider_lakecommit.core.model import LIVE, ControlPosition, Counts, LedgerSection, Span, SpanReport
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
 from airflow_provider_lakecommit.cycle.session.tables import target_of
 from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.iceberg.ledger.append import AppendRequest, PublishOutcome, publish
+from airflow_provider_lakecommit.iceberg.ledger.checks import StagedSlice
+from airflow_provider_lakecommit.iceberg.ledger.ledger import read_ledger
+from airflow_provider_lakecommit.iceberg.ledger.ledger_updates import change_section, join_table
+from airflow_provider_lakecommit.iceberg.ledger.summary import SnapshotKind
+from airflow_provider_lakecommit.iceberg.ledger.upsert_rule import UpsertRule
 from airflow_provider_lakecommit.iceberg.parquet.write import FanoutWriter
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.spark.upserts import LastChanges, UpsertDecoder, tombstone_target

@@ -32,10 +32,9 @@ ROOMS = frozenset(place.parent.relative_to(ROOT).as_posix() for place in ROOT.rg
 WITH_NAMES = sorted(room for room in ROOMS if "/" not in room and public_names(room))
 """Rooms that other rooms import names of."""
 AMBIGUOUS = {
-    "committer": {"merge_section", "stage"},
     "core": {"duration_text", "fold", "lazy_names", "outdated", "settle", "without"},
     "formats": {"evolution", "infer"},
-    "iceberg": {"file_io"},
+    "iceberg": {"file_io", "merge_section", "stage"},
     "kafka": {"sample"},
     "spark": {"key_columns"},
     "stall": {"observe"},
@@ -169,10 +168,10 @@ RULES = (
     rule("spark/launch", "landing redaction spark", nowhere=AIRFLOW, lazily=SPARK),
     rule("stall", "control core landing", nowhere=AIRFLOW | SPARK | LAKE),
     *(rule(f"stall/{module}", "core", only=NOTHING) for module in ("verdict", "state", "observe", "guard")),
-    rule("committer", "control core core/planning iceberg iceberg/parquet", nowhere=AIRFLOW | SPARK | KAFKA),
+    rule("iceberg/ledger", "control core core/planning iceberg iceberg/parquet", nowhere=AIRFLOW | SPARK | KAFKA),
     rule(
         "formats/evolution",
-        "committer core formats formats/avro formats/protobuf formats/registry iceberg kafka landing",
+        "iceberg/ledger core formats formats/avro formats/protobuf formats/registry iceberg kafka landing",
         nowhere=AIRFLOW | SPARK,
     ),
     rule("formats/evolution/changes", "formats", nowhere=KAFKA | frozenset({"pyarrow"})),
@@ -181,41 +180,42 @@ RULES = (
     rule("formats/evolution/schema", nowhere=KAFKA | frozenset({"pyarrow"})),
     rule(
         "cycle/session",
-        "committer control core core/planning formats/evolution iceberg iceberg/parquet kafka landing "
+        "iceberg/ledger control core core/planning formats/evolution iceberg iceberg/parquet kafka landing "
         "redaction signing spark",
         nowhere=AIRFLOW | SPARK,
     ),
     rule("cycle", "control core spark", nowhere=AIRFLOW | SPARK, lazily=KAFKA),
     rule(
         "cycle/plan",
-        "committer control core core/planning cycle cycle/session formats/evolution kafka landing signing spark",
+        "iceberg/ledger control core core/planning cycle cycle/session formats/evolution kafka landing signing spark",
         nowhere=AIRFLOW | SPARK,
         lazily=KAFKA,
     ),
     rule(
         "status",
-        "committer core core/planning cycle cycle/plan cycle/session iceberg iceberg/parquet landing",
+        "iceberg/ledger core core/planning cycle cycle/plan cycle/session iceberg iceberg/parquet landing",
         nowhere=AIRFLOW | SPARK | KAFKA,
     ),
     rule("status/accounts", "core", only=NOTHING),
     rule("status/lanes", "core", only=NOTHING),
-    rule("status/verify", "committer core landing", only=NOTHING),
+    rule("status/verify", "iceberg/ledger core landing", only=NOTHING),
     rule(
-        "cycle/write",
+        "cycle/jobs",
         "control core cycle cycle/session landing spark spark/launch",
         nowhere=AIRFLOW | SPARK,
         lazily=KAFKA,
     ),
     rule(
         "cycle/commit",
-        "committer control core core/planning cycle cycle/plan cycle/session cycle/write iceberg iceberg/parquet kafka "
+        "iceberg/ledger control core core/planning cycle cycle/plan cycle/session cycle/jobs iceberg "
+        "iceberg/parquet kafka "
         "landing spark",
         nowhere=AIRFLOW | SPARK,
         lazily=KAFKA,
     ),
     rule(
         "operations/kafka_connect",
-        "committer control core core/planning cycle/commit cycle/plan cycle/session iceberg kafka "
+        "iceberg/ledger control core core/planning cycle/commit cycle/plan cycle/session iceberg kafka "
         "landing redaction status",
         nowhere=AIRFLOW | SPARK,
     ),
@@ -224,31 +224,32 @@ RULES = (
     rule("operations/kafka_connect/sink_offsets", "core core/planning", only=NOTHING),
     rule(
         "cycle/run",
-        "committer core core/planning cycle cycle/commit cycle/plan cycle/session cycle/write iceberg spark/launch",
+        "iceberg/ledger core core/planning cycle cycle/commit cycle/plan cycle/session cycle/jobs iceberg spark/launch",
         nowhere=AIRFLOW,
         lazily=SPARK,
     ),
     rule(
         "operations/backfill",
-        "committer core core/planning cycle cycle/commit cycle/plan cycle/session iceberg "
+        "iceberg/ledger core core/planning cycle cycle/commit cycle/plan cycle/session iceberg "
         "iceberg/parquet kafka landing",
         nowhere=AIRFLOW | SPARK,
     ),
     rule("operations/backfill/request", "core", only=NOTHING),
     rule(
         "operations/decisions",
-        "committer control core core/planning cycle cycle/commit cycle/plan cycle/session kafka operations/backfill",
+        "iceberg/ledger control core core/planning cycle cycle/commit cycle/plan cycle/session kafka "
+        "operations/backfill",
         nowhere=AIRFLOW | SPARK,
         lazily=KAFKA,
     ),
     rule(
         "operations/maintenance",
-        "committer core cycle/plan cycle/session iceberg iceberg/parquet landing operations/backfill redaction",
+        "iceberg/ledger core cycle/plan cycle/session iceberg iceberg/parquet landing operations/backfill redaction",
         nowhere=AIRFLOW | SPARK | KAFKA,
     ),
     rule(
         "operations/proof",
-        "committer core core/planning cycle/plan cycle/session iceberg iceberg/parquet operations/backfill "
+        "iceberg/ledger core core/planning cycle/plan cycle/session iceberg iceberg/parquet operations/backfill "
         "spark status",
         nowhere=AIRFLOW | SPARK | KAFKA,
     ),
@@ -257,7 +258,7 @@ RULES = (
     rule("operations/maintenance/garbage", "core", only=NOTHING),
     rule(
         "operations/dead_letters",
-        "committer control core cycle/commit cycle/plan cycle/session iceberg iceberg/parquet landing "
+        "iceberg/ledger control core cycle/commit cycle/plan cycle/session iceberg iceberg/parquet landing "
         "operations/decisions spark",
         nowhere=AIRFLOW | SPARK | KAFKA,
     ),
@@ -269,7 +270,7 @@ RULES = (
     rule("cycle/sets/expansion", "landing", only=NOTHING),
     rule(
         "status/doctor",
-        "committer control core core/planning cycle/commit cycle/plan cycle/session formats/evolution "
+        "iceberg/ledger control core core/planning cycle/commit cycle/plan cycle/session formats/evolution "
         "formats/registry iceberg kafka landing redaction signing spark spark/launch status",
         nowhere=AIRFLOW,
         lazily=SPARK,
@@ -302,8 +303,8 @@ RULES = (
     ),
     rule(
         "operators",
-        "assets committer control core cycle cycle/commit cycle/plan cycle/run cycle/session "
-        "cycle/sets cycle/write hooks iceberg landing operations/backfill operations/dead_letters "
+        "assets iceberg/ledger control core cycle cycle/commit cycle/plan cycle/run cycle/session "
+        "cycle/sets cycle/jobs hooks iceberg landing operations/backfill operations/dead_letters "
         "operations/kafka_connect operations/maintenance operations/proof operations/decisions "
         "operators/tasks spark spark/launch status telemetry",
         nowhere=HEAVY,
@@ -328,7 +329,7 @@ RULES = (
     ),
     rule(
         "cli",
-        "__init__ cli/runs cli/terminal committer control core core/planning cycle/plan cycle/run "
+        "__init__ cli/runs cli/terminal iceberg/ledger control core core/planning cycle/plan cycle/run "
         "cycle/session cycle/sets formats formats/evolution formats/registry formats/transforms hooks "
         "iceberg kafka landing operations/backfill operations/dead_letters operations/kafka_connect "
         "operations/maintenance operations/proof operations/decisions operators redaction spark "
@@ -495,10 +496,7 @@ def test_a_lazy_import_and_one_for_types_are_no_import_at_load(source: str) -> N
     assert not any(one.at_load for one in found)
 
 
-LIGHT = (
-    "landing,core,control,kafka,iceberg,stall,committer,cycle,operations,status,telemetry,spark.launch,"
-    "formats.evolution,cli"
-)
+LIGHT = "landing,core,control,kafka,iceberg,stall,cycle,operations,status,telemetry,spark.launch,formats.evolution,cli"
 WITHOUT = """
 import importlib, pkgutil, sys
 package, blocked, rooms = sys.argv[1], sys.argv[2].split(","), sys.argv[3].split(",")

@@ -19,12 +19,12 @@ from functools import partial
 from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH
 
-from airflow_provider_lakecommit.committer import Unpublished, ancestry, move_main, require_together, unpublished
 from airflow_provider_lakecommit.core import RESET_BLOCKED
 from airflow_provider_lakecommit.cycle.plan.resume import snapshot_of
 from airflow_provider_lakecommit.cycle.results import PublishedSnapshot
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.exceptions import TableError
+from airflow_provider_lakecommit.iceberg import Unpublished, ancestry, move_main, require_together, unpublished
 
 MOST_SHOWN = 3
 """Checks that a message names; the log names each."""

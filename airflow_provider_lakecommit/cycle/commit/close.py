@@ -22,7 +22,6 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
-from airflow_provider_lakecommit.committer import CommitterThread, trim_snapshots
 from airflow_provider_lakecommit.control import Outgoing
 from airflow_provider_lakecommit.core import (
     LIVE,
@@ -42,6 +41,7 @@ from airflow_provider_lakecommit.core.settle import settle
 from airflow_provider_lakecommit.cycle.commit.audit import audit
 from airflow_provider_lakecommit.cycle.commit.commit import TableCommits, own_cycle
 from airflow_provider_lakecommit.cycle.commit.failing import FailingTables
+from airflow_provider_lakecommit.cycle.jobs.write import causes_of
 from airflow_provider_lakecommit.cycle.plan.resume import published_before
 from airflow_provider_lakecommit.cycle.plan.start import FoundCycle, find_cycle, start_without_tables, where_it_is
 from airflow_provider_lakecommit.cycle.results import Closed, CycleTicket
@@ -51,8 +51,8 @@ from airflow_provider_lakecommit.cycle.session.landing_session import (
     RunIdentity,
     cycle_id_of,
 )
-from airflow_provider_lakecommit.cycle.write.write import causes_of
 from airflow_provider_lakecommit.exceptions import ClosedError, ControlTopicError, LakecommitError
+from airflow_provider_lakecommit.iceberg import CommitterThread, trim_snapshots
 
 
 def close_cycle(

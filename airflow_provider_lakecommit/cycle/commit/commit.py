@@ -4,8 +4,8 @@
 Contract: each table is prepared in one turn and published in another, in the landing's order. A table proceeds when the
 previous one is done, or after :data:`NEXT_TABLE_AFTER` seconds; so a table that hangs or fails delays no other by more
 than that, and normally the durable steps have one order. Work is submitted as a
-:class:`~airflow_provider_lakecommit.committer.executor.TableTask` about a :class:`TableCommit`; other work of a turn
-(an audit) is unknown here.
+:class:`~airflow_provider_lakecommit.iceberg.ledger.executor.TableTask` about a :class:`TableCommit`; other work of a
+turn (an audit) is unknown here.
 
 Invariants: the cycle is read once, with the tables known by then; if it is complete, nothing is published. A table
 publishes on the newest read of the log, a late table on its own. The control position moves only if all tables were
@@ -26,7 +26,6 @@ from functools import partial
 from typing import Any, Literal
 from uuid import UUID
 
-from airflow_provider_lakecommit.committer import Committer, ExitError
 from airflow_provider_lakecommit.core import CycleState, TableLedger
 from airflow_provider_lakecommit.cycle.commit.prepared import prepare_table
 from airflow_provider_lakecommit.cycle.commit.publish import TablePublisher
@@ -36,6 +35,7 @@ from airflow_provider_lakecommit.cycle.plan.tables import PreparedTable
 from airflow_provider_lakecommit.cycle.results import CycleTicket, PublishedSnapshot
 from airflow_provider_lakecommit.cycle.session.landing_session import FoldedLog, LandingSession
 from airflow_provider_lakecommit.exceptions import ClosedError, ControlTopicError, FencedError, LakecommitError
+from airflow_provider_lakecommit.iceberg import Committer, ExitError
 
 NEXT_TABLE_AFTER = 3.0
 """Seconds that a table of a landing waits for the previous one."""

@@ -13,7 +13,6 @@ is not reported here: the earlier error and a later close report it.
 
 from __future__ import annotations
 
-from airflow_provider_lakecommit.committer import CommitterThread
 from airflow_provider_lakecommit.core import REASON_LENGTH
 from airflow_provider_lakecommit.core.settle import settle
 from airflow_provider_lakecommit.cycle.commit.audit import unpublished_of
@@ -30,6 +29,7 @@ from airflow_provider_lakecommit.exceptions import (
     LakecommitError,
     SourceUnavailableError,
 )
+from airflow_provider_lakecommit.iceberg import CommitterThread
 
 IN_VAIN = (ControlTopicError, ClosedError, FencedError)
 """Errors that a drain would meet again."""

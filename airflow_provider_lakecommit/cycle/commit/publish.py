@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Publish one table: announce what a crash left unannounced, append settled slices in chunks, announce them.
 
-Contract: :mod:`~airflow_provider_lakecommit.core.settle` decides, :mod:`~airflow_provider_lakecommit.committer.append`
-does the compare-and-swap; this module combines them. After each chunk the ledger and the log are read again. The ledger
-of a table without rows is refreshed by an append without files, so that the control topic need not keep records for it.
+Contract: :mod:`~airflow_provider_lakecommit.core.settle` decides,
+:mod:`~airflow_provider_lakecommit.iceberg.ledger.append` does the compare-and-swap; this module combines them. After
+each chunk the ledger and the log are read again. The ledger of a table without rows is refreshed by an append without
+files, so that the control topic need not keep records for it.
 
 Failure story: a permanently refused slice is voided with its reason if the source still has its range. Otherwise, a
 slice of another partition spec is published under that spec, and the rest is *unpublishable*, which is raised with its
@@ -20,19 +21,6 @@ from uuid import UUID
 
 from pyiceberg.table import Table
 
-from airflow_provider_lakecommit.committer import (
-    SPEC,
-    AppendRequest,
-    PublishOutcome,
-    RetryPolicy,
-    SnapshotRecord,
-    StagedSlice,
-    UpsertRule,
-    debt_of,
-    landing_snapshots,
-    publish,
-    unannounced,
-)
 from airflow_provider_lakecommit.control import table_reference
 from airflow_provider_lakecommit.core import (
     MEASURED,
@@ -55,6 +43,19 @@ from airflow_provider_lakecommit.cycle.plan.truncation import truncated
 from airflow_provider_lakecommit.cycle.results import CycleTicket, PublishedSnapshot
 from airflow_provider_lakecommit.cycle.session.landing_session import FoldedLog, LandingSession
 from airflow_provider_lakecommit.exceptions import LakecommitError, TableError
+from airflow_provider_lakecommit.iceberg import (
+    SPEC,
+    AppendRequest,
+    PublishOutcome,
+    RetryPolicy,
+    SnapshotRecord,
+    StagedSlice,
+    UpsertRule,
+    debt_of,
+    landing_snapshots,
+    publish,
+    unannounced,
+)
 
 HASTE = RetryPolicy(seconds=5.0)
 """Retry budget for a table that is already failing while others wait: enough to win an occasional commit race."""

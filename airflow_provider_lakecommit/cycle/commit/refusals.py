@@ -25,7 +25,6 @@ from dataclasses import dataclass, field
 from functools import cache
 from uuid import UUID
 
-from airflow_provider_lakecommit.committer import Grounds
 from airflow_provider_lakecommit.control import Outgoing
 from airflow_provider_lakecommit.core import (
     RESET_OFFSETS,
@@ -41,6 +40,7 @@ from airflow_provider_lakecommit.core import (
 from airflow_provider_lakecommit.cycle.results import CycleTicket
 from airflow_provider_lakecommit.cycle.session.landing_session import FoldedLog, LandingSession
 from airflow_provider_lakecommit.exceptions import SourceError
+from airflow_provider_lakecommit.iceberg import Grounds
 from airflow_provider_lakecommit.kafka import SourceState
 
 

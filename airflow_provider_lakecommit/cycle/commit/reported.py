@@ -22,7 +22,6 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
-from airflow_provider_lakecommit.committer import StagedSlice
 from airflow_provider_lakecommit.control import CORRUPTION, DataWritten, decode
 from airflow_provider_lakecommit.control import DataFile as WireFile
 from airflow_provider_lakecommit.core import (
@@ -39,7 +38,7 @@ from airflow_provider_lakecommit.core import (
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.cycle.session.ports import SourcePort
 from airflow_provider_lakecommit.exceptions import CatalogError, TableError
-from airflow_provider_lakecommit.iceberg import rows_in_footer, to_pyiceberg, trouble_of
+from airflow_provider_lakecommit.iceberg import StagedSlice, rows_in_footer, to_pyiceberg, trouble_of
 from airflow_provider_lakecommit.landing import IGNORE, Landing
 from airflow_provider_lakecommit.spark import marks_of
 

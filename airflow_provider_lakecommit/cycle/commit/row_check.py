@@ -26,9 +26,8 @@ from typing import TYPE_CHECKING, Any, Self
 import pyarrow as pa
 from pyiceberg.table import Table
 
-from airflow_provider_lakecommit.committer import HeadReader
 from airflow_provider_lakecommit.exceptions import LakecommitError, TableError
-from airflow_provider_lakecommit.iceberg import DeletePositions, arrow_schema, live_blocks
+from airflow_provider_lakecommit.iceberg import DeletePositions, HeadReader, arrow_schema, live_blocks
 from airflow_provider_lakecommit.landing import RowCheck
 
 if TYPE_CHECKING:

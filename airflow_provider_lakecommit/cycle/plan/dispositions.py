@@ -18,7 +18,6 @@ from uuid import UUID
 
 from pyiceberg.table.snapshots import Operation
 
-from airflow_provider_lakecommit.committer import ancestry, record_of, sections_of
 from airflow_provider_lakecommit.core import (
     BACKFILL,
     RESET_ASSERT,
@@ -42,6 +41,7 @@ from airflow_provider_lakecommit.core import (
 )
 from airflow_provider_lakecommit.cycle.plan.tables import Prepared, PreparedTable
 from airflow_provider_lakecommit.exceptions import LedgerError
+from airflow_provider_lakecommit.iceberg import ancestry, record_of, sections_of
 from airflow_provider_lakecommit.landing import Landing
 
 Marks = Mapping[SourcePartition, Watermark]

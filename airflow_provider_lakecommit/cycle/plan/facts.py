@@ -19,7 +19,6 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from airflow_provider_lakecommit.committer import DELETED, LOOKED_UP, SUPERSEDED, key_text, landing_snapshots
 from airflow_provider_lakecommit.core import (
     RESET_OFFSETS,
     Directives,
@@ -35,6 +34,7 @@ from airflow_provider_lakecommit.cycle.plan.column_check import ColumnCheck, ref
 from airflow_provider_lakecommit.cycle.plan.dispositions import check_agreement, check_dispositions
 from airflow_provider_lakecommit.cycle.plan.tables import Prepared, PreparedTable, Reading
 from airflow_provider_lakecommit.cycle.session.tables import differences
+from airflow_provider_lakecommit.iceberg import DELETED, LOOKED_UP, SUPERSEDED, key_text, landing_snapshots
 from airflow_provider_lakecommit.landing import Landing
 
 

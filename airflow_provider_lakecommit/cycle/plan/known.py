@@ -30,7 +30,6 @@ from uuid import UUID
 
 from pyiceberg.table import Table
 
-from airflow_provider_lakecommit.committer import LedgerState, read_ledger
 from airflow_provider_lakecommit.control import read_entries
 from airflow_provider_lakecommit.core import (
     BACKFILL,
@@ -53,6 +52,7 @@ from airflow_provider_lakecommit.cycle.plan.reports import endangered, known_sec
 from airflow_provider_lakecommit.cycle.plan.sections import initial_position, new_section, positions_at
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.exceptions import LedgerError, TableError
+from airflow_provider_lakecommit.iceberg import LedgerState, read_ledger
 from airflow_provider_lakecommit.kafka import SourceState
 from airflow_provider_lakecommit.landing import nearest
 

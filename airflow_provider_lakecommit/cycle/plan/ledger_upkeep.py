@@ -21,17 +21,6 @@ from dataclasses import dataclass, replace
 
 from pyiceberg.table import Table
 
-from airflow_provider_lakecommit.committer import (
-    Condition,
-    LedgerState,
-    SnapshotKind,
-    change_section,
-    check_tags,
-    join_table,
-    read_ledger,
-    renew_epochs,
-    restore_tag,
-)
 from airflow_provider_lakecommit.control import ControlLog, read_entries
 from airflow_provider_lakecommit.core import (
     BACKFILL,
@@ -56,6 +45,17 @@ from airflow_provider_lakecommit.cycle.plan.reports import endangered, pending_o
 from airflow_provider_lakecommit.cycle.plan.sections import position_at_end
 from airflow_provider_lakecommit.cycle.session.landing_session import BEYOND, LandingSession
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
+from airflow_provider_lakecommit.iceberg import (
+    Condition,
+    LedgerState,
+    SnapshotKind,
+    change_section,
+    check_tags,
+    join_table,
+    read_ledger,
+    renew_epochs,
+    restore_tag,
+)
 from airflow_provider_lakecommit.kafka import SourceState
 from airflow_provider_lakecommit.landing import Landing
 

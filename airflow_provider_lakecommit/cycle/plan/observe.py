@@ -14,7 +14,6 @@ from dataclasses import replace
 from itertools import islice
 from uuid import UUID
 
-from airflow_provider_lakecommit.committer import SnapshotKind, debt_of, landing_snapshots
 from airflow_provider_lakecommit.control import MAX_SLICES
 from airflow_provider_lakecommit.core import (
     LIVE,
@@ -48,6 +47,7 @@ from airflow_provider_lakecommit.cycle.session.landing_session import LandingSes
 from airflow_provider_lakecommit.cycle.session.secrets import vended_of
 from airflow_provider_lakecommit.cycle.session.tables import check_unless_filled
 from airflow_provider_lakecommit.formats import check_registry
+from airflow_provider_lakecommit.iceberg import SnapshotKind, debt_of, landing_snapshots
 from airflow_provider_lakecommit.kafka import SourceState, sizes
 from airflow_provider_lakecommit.landing import Landing, Window
 

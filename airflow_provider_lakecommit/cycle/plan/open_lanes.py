@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_provider_lakecommit.committer import LedgerState
 from airflow_provider_lakecommit.core import Coverage, LedgerSection, OffsetRange, SourcePartition
 from airflow_provider_lakecommit.cycle.plan.known import ledger_states
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.iceberg import LedgerState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,6 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from uuid import UUID
 
-from airflow_provider_lakecommit.committer import LedgerState, read_ledger
 from airflow_provider_lakecommit.control import entry_of, read_decided, read_entries
 from airflow_provider_lakecommit.core import (
     AcceptedSlice,
@@ -47,6 +46,7 @@ from airflow_provider_lakecommit.core.fold import fold
 from airflow_provider_lakecommit.cycle.session.landing_session import BEYOND, LandingSession
 from airflow_provider_lakecommit.cycle.session.ports import ControlPort
 from airflow_provider_lakecommit.exceptions import ControlTopicError, SourceError
+from airflow_provider_lakecommit.iceberg import LedgerState, read_ledger
 from airflow_provider_lakecommit.kafka import SourceState
 from airflow_provider_lakecommit.signing import OTHER_KEY, UNSIGNED_BELOW
 

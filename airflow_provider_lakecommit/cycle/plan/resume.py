@@ -22,7 +22,6 @@ from uuid import UUID
 
 from pyiceberg.table.metadata import TableMetadata
 
-from airflow_provider_lakecommit.committer import SnapshotRecord, landing_snapshots
 from airflow_provider_lakecommit.core import (
     CycleClosed,
     CycleState,
@@ -37,6 +36,7 @@ from airflow_provider_lakecommit.cycle.session.landing_session import (
     RunIdentity,
     cycle_id_of,
 )
+from airflow_provider_lakecommit.iceberg import SnapshotRecord, landing_snapshots
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,22 +29,6 @@ from uuid import UUID, uuid4
 
 from pyiceberg.table import Table
 
-from airflow_provider_lakecommit.committer import (
-    REPLACED,
-    LedgerState,
-    Replaced,
-    SnapshotKind,
-    SnapshotRecord,
-    check_adopted,
-    check_key,
-    check_key_columns,
-    check_no_other,
-    check_not_brought_back,
-    ensure_branch,
-    read_ledger,
-    require_ledger,
-    swap_sections,
-)
 from airflow_provider_lakecommit.core import (
     DEAD_LETTER,
     LIVE,
@@ -71,6 +55,22 @@ from airflow_provider_lakecommit.cycle.plan.ledger_upkeep import LedgerUpkeep
 from airflow_provider_lakecommit.cycle.session.landing_session import FoldedLog, LandingSession
 from airflow_provider_lakecommit.cycle.session.tables import check_fit, table_of, target_of
 from airflow_provider_lakecommit.exceptions import CatalogError, LedgerError, TableError
+from airflow_provider_lakecommit.iceberg import (
+    REPLACED,
+    LedgerState,
+    Replaced,
+    SnapshotKind,
+    SnapshotRecord,
+    check_adopted,
+    check_key,
+    check_key_columns,
+    check_no_other,
+    check_not_brought_back,
+    ensure_branch,
+    read_ledger,
+    require_ledger,
+    swap_sections,
+)
 from airflow_provider_lakecommit.kafka import SourceState
 
 

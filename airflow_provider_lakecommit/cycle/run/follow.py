@@ -23,7 +23,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from typing import Any
 
-from airflow_provider_lakecommit.committer import CommitterThread
 from airflow_provider_lakecommit.core import Cycle
 from airflow_provider_lakecommit.cycle.outcome import CycleOutcome
 from airflow_provider_lakecommit.cycle.run.interval import Interval, WindowLog, had_trouble
@@ -35,7 +34,7 @@ from airflow_provider_lakecommit.cycle.run.window import FollowOptions, Pace, ah
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity
 from airflow_provider_lakecommit.cycle.session.progress import LOG_SECONDS, Progress
 from airflow_provider_lakecommit.exceptions import LakecommitError, TableError
-from airflow_provider_lakecommit.iceberg import Tables
+from airflow_provider_lakecommit.iceberg import CommitterThread, Tables
 from airflow_provider_lakecommit.spark import Engine
 
 DEFERRED_SECONDS = 30.0

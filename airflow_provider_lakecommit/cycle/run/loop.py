@@ -27,11 +27,17 @@ from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import wait
 from contextlib import suppress
 
-from airflow_provider_lakecommit.committer import CommitterThread
 from airflow_provider_lakecommit.core import Cycle
 from airflow_provider_lakecommit.cycle.commit.close import close_cycle
 from airflow_provider_lakecommit.cycle.commit.drain import drained_after, tried_again
 from airflow_provider_lakecommit.cycle.commit.failing import FailingTables
+from airflow_provider_lakecommit.cycle.jobs.window_writer import (
+    OpenWindow,
+    Releases,
+    WindowWriter,
+    abandon,
+    without_window,
+)
 from airflow_provider_lakecommit.cycle.outcome import CycleOutcome
 from airflow_provider_lakecommit.cycle.plan.open import open_cycle
 from airflow_provider_lakecommit.cycle.run.pauses import PausePolicy
@@ -39,15 +45,8 @@ from airflow_provider_lakecommit.cycle.session.concurrent import in_thread
 from airflow_provider_lakecommit.cycle.session.early_end import EarlyEnd
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity, cycle_id_of
 from airflow_provider_lakecommit.cycle.session.progress import LOG_SECONDS, Progress
-from airflow_provider_lakecommit.cycle.write.window_writer import (
-    OpenWindow,
-    Releases,
-    WindowWriter,
-    abandon,
-    without_window,
-)
 from airflow_provider_lakecommit.exceptions import LakecommitError, SparkJobError
-from airflow_provider_lakecommit.iceberg import Tables
+from airflow_provider_lakecommit.iceberg import CommitterThread, Tables
 from airflow_provider_lakecommit.spark import Engine
 
 YIELD_SECONDS = 2.0

@@ -12,10 +12,10 @@ from __future__ import annotations
 from datetime import timedelta
 from functools import partial
 
-from airflow_provider_lakecommit.committer import CommitterThread, expire_older
 from airflow_provider_lakecommit.cycle.plan.known import ledger_state
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.exceptions import LakecommitError
+from airflow_provider_lakecommit.iceberg import CommitterThread, expire_older
 
 
 class Upkeep:

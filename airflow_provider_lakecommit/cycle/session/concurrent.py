@@ -19,9 +19,9 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Self, TypeVar
 
-from airflow_provider_lakecommit.committer import BlockingPool, Committer, CommitterThread, ExitError
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.exceptions import ClosedError
+from airflow_provider_lakecommit.iceberg import BlockingPool, Committer, CommitterThread, ExitError
 
 THREADS = 96
 """Concurrent landings, not counting slow ones. As many share each request to the brokers."""

@@ -19,7 +19,6 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
 
-from airflow_provider_lakecommit.committer import LogPoint
 from airflow_provider_lakecommit.control import (
     BEYOND,
     ControlRecord,
@@ -42,7 +41,7 @@ from airflow_provider_lakecommit.core import (
 from airflow_provider_lakecommit.core.fold import fold
 from airflow_provider_lakecommit.cycle.session.ports import ControlPort, SlotHolder, SourcePort, WriterPort
 from airflow_provider_lakecommit.exceptions import ClosedError, ControlTopicError, FencedError
-from airflow_provider_lakecommit.iceberg import Tables
+from airflow_provider_lakecommit.iceberg import LogPoint, Tables
 from airflow_provider_lakecommit.kafka import SourceTopics
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.redaction import redacted

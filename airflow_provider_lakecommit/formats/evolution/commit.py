@@ -2,8 +2,8 @@
 """The one commit by which a landing changes the schema of its data table.
 
 The new schema and a landing snapshot without files go in one request with all requirements of an append
-(:mod:`~airflow_provider_lakecommit.committer.stage`) and the highest column id. So the change is in the table's history
-with its reason, the ledger is unchanged, and of two concurrent changes one wins; the other decides again.
+(:mod:`~airflow_provider_lakecommit.iceberg.ledger.stage`) and the highest column id. So the change is in the table's
+history with its reason, the ledger is unchanged, and of two concurrent changes one wins; the other decides again.
 
 An unknown outcome is read back, and a change is not made twice. A catalog that refuses to change schemas is a
 :class:`~airflow_provider_lakecommit.exceptions.CommitRefusedError`.
@@ -27,24 +27,24 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
-from airflow_provider_lakecommit.committer import (
+from airflow_provider_lakecommit.core import Decision
+from airflow_provider_lakecommit.formats.evolution.changes import Change
+from airflow_provider_lakecommit.formats.evolution.paths import shortened
+from airflow_provider_lakecommit.formats.evolution.schema import evolved_schema
+from airflow_provider_lakecommit.iceberg import (
     EVOLVED,
     Attempt,
     Condition,
     RetryPolicy,
     SnapshotKind,
     SnapshotRecord,
+    Tables,
     compare_and_swap,
     ledger_change,
     read_ledger,
 )
-from airflow_provider_lakecommit.committer import Change as Swap
-from airflow_provider_lakecommit.committer.stage import stage
-from airflow_provider_lakecommit.core import Decision
-from airflow_provider_lakecommit.formats.evolution.changes import Change
-from airflow_provider_lakecommit.formats.evolution.paths import shortened
-from airflow_provider_lakecommit.formats.evolution.schema import evolved_schema
-from airflow_provider_lakecommit.iceberg import Tables
+from airflow_provider_lakecommit.iceberg import Change as Swap
+from airflow_provider_lakecommit.iceberg.ledger.stage import stage
 
 MOST_NOTED = 4_000
 """Characters of the changes in a summary, which all add to the table's metadata."""

@@ -23,8 +23,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from airflow_provider_lakecommit.committer import Condition, LedgerState, SnapshotKind, change_section, require_ledger
-from airflow_provider_lakecommit.committer.merge_section import merge_section
 from airflow_provider_lakecommit.core import (
     BACKFILL,
     Coverage,
@@ -47,6 +45,8 @@ from airflow_provider_lakecommit.cycle import (
     prepared_table,
 )
 from airflow_provider_lakecommit.exceptions import LedgerError
+from airflow_provider_lakecommit.iceberg import Condition, LedgerState, SnapshotKind, change_section, require_ledger
+from airflow_provider_lakecommit.iceberg.ledger.merge_section import merge_section
 from airflow_provider_lakecommit.operations.backfill.level import drain_or_log
 
 

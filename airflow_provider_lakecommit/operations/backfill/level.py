@@ -11,7 +11,6 @@ that can neither be published nor be read again are an error of :func:`check_pen
 
 from __future__ import annotations
 
-from airflow_provider_lakecommit.committer import Condition, ends_epoch
 from airflow_provider_lakecommit.core import LAND, RESET_OFFSETS, Coverage
 from airflow_provider_lakecommit.cycle import (
     LandingSession,
@@ -26,6 +25,7 @@ from airflow_provider_lakecommit.cycle import (
     start_without_tables,
 )
 from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError
+from airflow_provider_lakecommit.iceberg import Condition, ends_epoch
 from airflow_provider_lakecommit.operations.backfill.opening import closed_lane
 
 

@@ -16,7 +16,6 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace as changed
 from functools import partial
 
-from airflow_provider_lakecommit.committer import Condition, LedgerState, join_table, require_ledger
 from airflow_provider_lakecommit.core import LIVE, Coverage, Decision, LedgerSection
 from airflow_provider_lakecommit.cycle import (
     LandingSession,
@@ -31,6 +30,7 @@ from airflow_provider_lakecommit.cycle import (
     table_of,
 )
 from airflow_provider_lakecommit.exceptions import LedgerError
+from airflow_provider_lakecommit.iceberg import Condition, LedgerState, join_table, require_ledger
 from airflow_provider_lakecommit.operations.backfill.preview import LanePreview
 from airflow_provider_lakecommit.operations.backfill.source import BoundedSource
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from airflow_provider_lakecommit.committer import check_no_other, check_turn
 from airflow_provider_lakecommit.core import (
     BACKFILL,
     LIVE,
@@ -36,6 +35,7 @@ from airflow_provider_lakecommit.cycle import (
     open_lanes,
 )
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
+from airflow_provider_lakecommit.iceberg import check_no_other, check_turn
 from airflow_provider_lakecommit.kafka import SourceState
 from airflow_provider_lakecommit.landing import Landing, require_appends, require_traces
 from airflow_provider_lakecommit.operations.backfill.request import LaneRequest

@@ -9,8 +9,8 @@ own; tables without the ranges are left alone. All tables are checked before the
 The number of rows must equal the ledger's. Fewer are refused unless the caller accepts it: others deleted them. More
 are always refused: others added rows of the same records.
 
-Failure story: :mod:`airflow_provider_lakecommit.committer.replace`. Copies are deleted if no request that names them
-can be applied any more; after a request with an unknown outcome they stay.
+Failure story: :mod:`airflow_provider_lakecommit.iceberg.ledger.replace`. Copies are deleted if no request that names
+them can be applied any more; after a request with an unknown outcome they stay.
 """
 
 from __future__ import annotations
@@ -23,7 +23,19 @@ from uuid import UUID, uuid4
 
 from pyiceberg.table import Table
 
-from airflow_provider_lakecommit.committer import (
+from airflow_provider_lakecommit.core import (
+    Coverage,
+    Decision,
+    LedgerSection,
+    Provenance,
+    Share,
+    past_shares,
+    shares_of,
+)
+from airflow_provider_lakecommit.core.provenance import without
+from airflow_provider_lakecommit.cycle import LandingSession
+from airflow_provider_lakecommit.exceptions import LedgerError
+from airflow_provider_lakecommit.iceberg import (
     Attempt,
     LedgerState,
     Removal,
@@ -39,18 +51,6 @@ from airflow_provider_lakecommit.committer import (
     require_ledger,
     require_ranges,
 )
-from airflow_provider_lakecommit.core import (
-    Coverage,
-    Decision,
-    LedgerSection,
-    Provenance,
-    Share,
-    past_shares,
-    shares_of,
-)
-from airflow_provider_lakecommit.core.provenance import without
-from airflow_provider_lakecommit.cycle import LandingSession
-from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.landing import require_appends
 from airflow_provider_lakecommit.operations.backfill.copier import Copier
 from airflow_provider_lakecommit.operations.backfill.ranges import RowRanges

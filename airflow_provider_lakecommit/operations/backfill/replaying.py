@@ -27,14 +27,6 @@ from contextlib import contextmanager
 from dataclasses import replace as changed
 from uuid import uuid5
 
-from airflow_provider_lakecommit.committer import (
-    LogPoint,
-    Replaced,
-    SnapshotKind,
-    StagedSlice,
-    change_section,
-    landing_snapshots,
-)
 from airflow_provider_lakecommit.core import BACKFILL, AcceptedSlice, Coverage, Decision, RangeSet
 from airflow_provider_lakecommit.cycle import (
     Closed,
@@ -51,6 +43,14 @@ from airflow_provider_lakecommit.cycle import (
     staged_slice,
 )
 from airflow_provider_lakecommit.exceptions import LedgerError, TableError
+from airflow_provider_lakecommit.iceberg import (
+    LogPoint,
+    Replaced,
+    SnapshotKind,
+    StagedSlice,
+    change_section,
+    landing_snapshots,
+)
 from airflow_provider_lakecommit.operations.backfill.closing import lane_tables
 from airflow_provider_lakecommit.operations.backfill.level import take_passed
 from airflow_provider_lakecommit.operations.backfill.opening import lane_session

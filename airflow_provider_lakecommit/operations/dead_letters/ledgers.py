@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
-from airflow_provider_lakecommit.committer import Condition, LedgerState, landing_snapshots, read_ledger, require_ledger
 from airflow_provider_lakecommit.core import FILLED, Coverage, LedgerSection, without_rows
 from airflow_provider_lakecommit.cycle import LandingSession
 from airflow_provider_lakecommit.exceptions import LedgerError
+from airflow_provider_lakecommit.iceberg import Condition, LedgerState, landing_snapshots, read_ledger, require_ledger
 from airflow_provider_lakecommit.operations.dead_letters.dead_letter import table_name
 from airflow_provider_lakecommit.operations.dead_letters.open_set import OpenSet, Readings, closed_of, readings_by
 

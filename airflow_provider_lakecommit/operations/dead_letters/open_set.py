@@ -23,8 +23,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 
-from airflow_provider_lakecommit.committer import SnapshotRecord, replaced_of, replay_of
 from airflow_provider_lakecommit.core import Coverage, LedgerSection, OffsetRange, RangeSet, SourcePartition, shares_of
+from airflow_provider_lakecommit.iceberg import SnapshotRecord, replaced_of, replay_of
 from airflow_provider_lakecommit.operations.dead_letters.dead_letter import DeadLetter
 
 Place = tuple[str, int, int]

@@ -16,7 +16,6 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import takewhile
 
-from airflow_provider_lakecommit.committer import AppendRequest, StagedSlice, publish, read_ledger
 from airflow_provider_lakecommit.core import AcceptedSlice, Coverage
 from airflow_provider_lakecommit.core.settle import settle
 from airflow_provider_lakecommit.cycle import (
@@ -29,6 +28,7 @@ from airflow_provider_lakecommit.cycle import (
     prepared_table,
     report_problem,
 )
+from airflow_provider_lakecommit.iceberg import AppendRequest, StagedSlice, publish, read_ledger
 from airflow_provider_lakecommit.operations.dead_letters.open_set import Readings
 
 

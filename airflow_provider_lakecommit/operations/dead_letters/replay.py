@@ -28,18 +28,6 @@ from typing import Any
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
-from airflow_provider_lakecommit.committer import (
-    REPLAYED,
-    Change,
-    SnapshotKind,
-    SnapshotRecord,
-    ancestry,
-    compare_and_swap,
-    ledger_change,
-    record_of,
-    replaced_of,
-    replay_to_text,
-)
 from airflow_provider_lakecommit.control import LEDGER_LIMIT, encode_ledger
 from airflow_provider_lakecommit.core import (
     BACKFILL,
@@ -54,6 +42,18 @@ from airflow_provider_lakecommit.core import (
 from airflow_provider_lakecommit.core.provenance import without
 from airflow_provider_lakecommit.cycle import LandingSession
 from airflow_provider_lakecommit.exceptions import CommitUnknownError, LakecommitError, LedgerError, SpecError
+from airflow_provider_lakecommit.iceberg import (
+    REPLAYED,
+    Change,
+    SnapshotKind,
+    SnapshotRecord,
+    ancestry,
+    compare_and_swap,
+    ledger_change,
+    record_of,
+    replaced_of,
+    replay_to_text,
+)
 from airflow_provider_lakecommit.landing import Landing, require_appends
 from airflow_provider_lakecommit.operations.dead_letters.dead_letter import WHOLE, DeadLetter, Selection, select
 from airflow_provider_lakecommit.operations.dead_letters.ledgers import Ledgers, closed_in, landing_sections, ledgers

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
-from airflow_provider_lakecommit.committer import Condition, LedgerState
 from airflow_provider_lakecommit.core import (
     LAND,
     Coverage,
@@ -21,6 +20,7 @@ from airflow_provider_lakecommit.core import (
     Watermark,
     losses_text,
 )
+from airflow_provider_lakecommit.iceberg import Condition, LedgerState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from airflow_provider_lakecommit.committer import Condition, OtherSections, assert_section, has_ledger, sections_of
 from airflow_provider_lakecommit.core import (
     LAND,
     RESET_ASSERT,
@@ -56,6 +55,7 @@ from airflow_provider_lakecommit.cycle import (
     unsigned_text,
 )
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
+from airflow_provider_lakecommit.iceberg import Condition, OtherSections, assert_section, has_ledger, sections_of
 from airflow_provider_lakecommit.kafka import SourceState
 from airflow_provider_lakecommit.operations.decisions.asserted import AssertedTable, Assertion
 from airflow_provider_lakecommit.operations.decisions.known import (

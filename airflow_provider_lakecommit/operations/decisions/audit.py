@@ -17,7 +17,6 @@ from typing import Any
 
 from pyiceberg.table.refs import MAIN_BRANCH
 
-from airflow_provider_lakecommit.committer import LedgerState, SnapshotRecord, read_ledger, release, restart
 from airflow_provider_lakecommit.core import (
     PAUSE,
     RESET_BLOCKED,
@@ -30,6 +29,7 @@ from airflow_provider_lakecommit.core import (
 )
 from airflow_provider_lakecommit.cycle import LandingSession, unpublished_of
 from airflow_provider_lakecommit.exceptions import LedgerError, SpecError
+from airflow_provider_lakecommit.iceberg import LedgerState, SnapshotRecord, read_ledger, release, restart
 from airflow_provider_lakecommit.operations.decisions.operation import NothingToDoError, Proposal
 from airflow_provider_lakecommit.operations.decisions.requests import ResetBlocked
 from airflow_provider_lakecommit.operations.decisions.stated import is_stated

@@ -24,7 +24,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from airflow_provider_lakecommit.committer import check_turn, require_ledger
 from airflow_provider_lakecommit.core import (
     BACKFILL,
     LIVE,
@@ -38,6 +37,7 @@ from airflow_provider_lakecommit.core import (
 )
 from airflow_provider_lakecommit.cycle import BEYOND, LandingSession, RunIdentity, ledger_state
 from airflow_provider_lakecommit.exceptions import LedgerError
+from airflow_provider_lakecommit.iceberg import check_turn, require_ledger
 from airflow_provider_lakecommit.kafka import SourceState
 from airflow_provider_lakecommit.operations.backfill.level import check_pending, level
 from airflow_provider_lakecommit.operations.backfill.replace import ReplacePreview, check_rows, replace_preview

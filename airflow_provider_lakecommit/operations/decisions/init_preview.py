@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from airflow_provider_lakecommit.committer import Condition, LedgerState, check_no_other, check_turn
 from airflow_provider_lakecommit.core import (
     Coverage,
     LedgerSection,
@@ -44,6 +43,7 @@ from airflow_provider_lakecommit.cycle import (
     unsigned_ranges,
 )
 from airflow_provider_lakecommit.exceptions import SourceError
+from airflow_provider_lakecommit.iceberg import Condition, LedgerState, check_no_other, check_turn
 from airflow_provider_lakecommit.kafka import SourceState
 from airflow_provider_lakecommit.operations.decisions.section_init import InitPreview, SectionInit, ends_of
 from airflow_provider_lakecommit.operations.decisions.starts import (

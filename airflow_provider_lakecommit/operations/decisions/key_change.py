@@ -19,10 +19,10 @@ from uuid import uuid4
 
 from pyiceberg.table import Table
 
-from airflow_provider_lakecommit.committer import KeyRows, Superseded, UpsertRule, key_text, rekey_table, require_ledger
 from airflow_provider_lakecommit.core import LAND, LIVE, RESET_KEY, RESET_OFFSETS, Decision
 from airflow_provider_lakecommit.cycle import LandingSession, check_fit, endangered, ledger_state, target_of
 from airflow_provider_lakecommit.exceptions import LedgerError, TableError
+from airflow_provider_lakecommit.iceberg import KeyRows, Superseded, UpsertRule, key_text, rekey_table, require_ledger
 from airflow_provider_lakecommit.operations.decisions.operation import Proposal
 from airflow_provider_lakecommit.operations.decisions.requests import ResetKey
 

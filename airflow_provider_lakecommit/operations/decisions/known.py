@@ -13,7 +13,6 @@ from itertools import chain
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
-from airflow_provider_lakecommit.committer import Condition, LedgerState, ancestry, has_ledger, read_ledger
 from airflow_provider_lakecommit.control import ControlLog, lanes_in, read_entries
 from airflow_provider_lakecommit.core import (
     RESET_ASSERT,
@@ -28,6 +27,7 @@ from airflow_provider_lakecommit.core import (
 )
 from airflow_provider_lakecommit.cycle import LandingSession, known_section
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
+from airflow_provider_lakecommit.iceberg import Condition, LedgerState, ancestry, has_ledger, read_ledger
 from airflow_provider_lakecommit.kafka import SourceState
 
 

@@ -17,7 +17,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from airflow_provider_lakecommit.committer import OtherSections, SnapshotKind, change_section, set_section, turn_is_over
 from airflow_provider_lakecommit.core import (
     BACKFILL,
     LAND,
@@ -36,6 +35,7 @@ from airflow_provider_lakecommit.cycle import (
     unsigned_text,
 )
 from airflow_provider_lakecommit.exceptions import LedgerError
+from airflow_provider_lakecommit.iceberg import OtherSections, SnapshotKind, change_section, set_section, turn_is_over
 from airflow_provider_lakecommit.operations.backfill.level import drain_or_log
 from airflow_provider_lakecommit.operations.backfill.request import lane_request
 from airflow_provider_lakecommit.operations.decisions.init_preview import init_preview, section_inits

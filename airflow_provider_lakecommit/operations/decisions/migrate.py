@@ -16,14 +16,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from airflow_provider_lakecommit.committer import (
-    MOVED,
-    LedgerState,
-    SnapshotKind,
-    SnapshotRecord,
-    require_ledger,
-    swap_sections,
-)
 from airflow_provider_lakecommit.core import (
     ControlPosition,
     Coverage,
@@ -34,6 +26,14 @@ from airflow_provider_lakecommit.core import (
 )
 from airflow_provider_lakecommit.cycle import LandingSession, all_sections, initial_position, ledger_states, new_section
 from airflow_provider_lakecommit.exceptions import LedgerError
+from airflow_provider_lakecommit.iceberg import (
+    MOVED,
+    LedgerState,
+    SnapshotKind,
+    SnapshotRecord,
+    require_ledger,
+    swap_sections,
+)
 from airflow_provider_lakecommit.operations.decisions.migrate_preview import MigrationPreview
 
 

@@ -14,10 +14,10 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from airflow_provider_lakecommit.committer import require_ledger
 from airflow_provider_lakecommit.core import BACKFILL, LedgerSection, SourcePartition, Watermark
 from airflow_provider_lakecommit.cycle import LandingSession, ledger_states
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
+from airflow_provider_lakecommit.iceberg import require_ledger
 from airflow_provider_lakecommit.kafka import CopyPosition, PartitionLog, SourceState, SourceTopics, position_in_copy
 from airflow_provider_lakecommit.operations.decisions.starts import PLAIN, Start, offsets_of
 

@@ -15,10 +15,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from airflow_provider_lakecommit.committer import SnapshotKind, change_section, was_handed
 from airflow_provider_lakecommit.core import CONNECT_ADOPT, LIVE, Decision, LedgerSection
 from airflow_provider_lakecommit.cycle import LandingSession, ledger_state, unknown_text
 from airflow_provider_lakecommit.exceptions import LedgerError
+from airflow_provider_lakecommit.iceberg import SnapshotKind, change_section, was_handed
 
 
 def suspend(session: LandingSession, decision: Decision) -> dict[str, Any]:

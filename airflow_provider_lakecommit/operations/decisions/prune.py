@@ -18,7 +18,6 @@ from collections.abc import Collection, Mapping, Set
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
-from airflow_provider_lakecommit.committer import LedgerState, prune_sections
 from airflow_provider_lakecommit.core import (
     LAND,
     RESET_OFFSETS,
@@ -31,6 +30,7 @@ from airflow_provider_lakecommit.core import (
 )
 from airflow_provider_lakecommit.cycle import LandingSession, endangered, ledger_state
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceUnavailableError
+from airflow_provider_lakecommit.iceberg import LedgerState, prune_sections
 from airflow_provider_lakecommit.kafka import ClusterAdmin
 
 Key = tuple[str, str]

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
-from airflow_provider_lakecommit.committer import turn_is_over
 from airflow_provider_lakecommit.core import (
     BACKFILL,
     RESET_ASSERT,
@@ -40,6 +39,7 @@ from airflow_provider_lakecommit.core import (
 )
 from airflow_provider_lakecommit.cycle import positions_at
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
+from airflow_provider_lakecommit.iceberg import turn_is_over
 from airflow_provider_lakecommit.kafka import SourceState
 from airflow_provider_lakecommit.operations.decisions.starts import Start
 

@@ -13,7 +13,6 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from airflow_provider_lakecommit.committer import Condition, LedgerState, sink_turn, turn_is_over
 from airflow_provider_lakecommit.core import (
     BACKFILL,
     CONNECT_ADOPT,
@@ -24,6 +23,7 @@ from airflow_provider_lakecommit.core import (
 )
 from airflow_provider_lakecommit.cycle import LandingSession, first_offsets, offsets_at
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
+from airflow_provider_lakecommit.iceberg import Condition, LedgerState, sink_turn, turn_is_over
 from airflow_provider_lakecommit.operations.backfill.preview import check_upsert
 
 Start = str | datetime | Mapping[tuple[str, int], int]

@@ -18,7 +18,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from airflow_provider_lakecommit.committer import refresh_ledger
 from airflow_provider_lakecommit.core import (
     MOST_TEXT,
     RESET_BLOCKED,
@@ -56,6 +55,7 @@ from airflow_provider_lakecommit.cycle import (
     unknown_text,
 )
 from airflow_provider_lakecommit.exceptions import BlockedRangeError, LakecommitError
+from airflow_provider_lakecommit.iceberg import refresh_ledger
 from airflow_provider_lakecommit.operations.decisions.operation import NothingToDoError, Proposal, not_as_previewed
 from airflow_provider_lakecommit.operations.decisions.requests import ResetBlocked
 from airflow_provider_lakecommit.operations.decisions.stated import ranges_of

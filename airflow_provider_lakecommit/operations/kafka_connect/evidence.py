@@ -20,11 +20,10 @@ from typing import Any
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
-from airflow_provider_lakecommit.committer import ADOPTED_FROM, ancestry
 from airflow_provider_lakecommit.control import CORRUPTION, bounded_json, count
 from airflow_provider_lakecommit.core import data_roots, path_problem, storage_location
 from airflow_provider_lakecommit.exceptions import CatalogError, TableError
-from airflow_provider_lakecommit.iceberg import rows_in_footer, trouble_of
+from airflow_provider_lakecommit.iceberg import ADOPTED_FROM, ancestry, rows_in_footer, trouble_of
 from airflow_provider_lakecommit.operations.kafka_connect.disposition import (
     Disposition,
     EvaluatedFile,

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from airflow_provider_lakecommit.committer import turn_is_over, was_handed
 from airflow_provider_lakecommit.core import Coverage, LedgerSection, SourcePartition
 from airflow_provider_lakecommit.cycle import LandingSession, prepare
 from airflow_provider_lakecommit.exceptions import LakecommitError, Transient
+from airflow_provider_lakecommit.iceberg import turn_is_over, was_handed
 from airflow_provider_lakecommit.kafka import PartitionLog, SourceState, SourceTopics
 from airflow_provider_lakecommit.operations.kafka_connect.connector import KnownConnector, progress_of, rescue_of
 from airflow_provider_lakecommit.operations.kafka_connect.disposition import Disposition

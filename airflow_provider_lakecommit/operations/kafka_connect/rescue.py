@@ -2,8 +2,8 @@
 """Commit files that an Iceberg sink of Kafka Connect announced and never committed, in its place.
 
 Contract: :meth:`Rescue.check` reads only; it returns the disposition of every announced file. :meth:`Rescue.commit`
-decides on the very table state that its request asserts (:mod:`~airflow_provider_lakecommit.committer.swap`), only by
-the rules of :mod:`~airflow_provider_lakecommit.operations.kafka_connect.disposition`. Each snapshot also moves the
+decides on the very table state that its request asserts (:mod:`~airflow_provider_lakecommit.iceberg.ledger.swap`), only
+by the rules of :mod:`~airflow_provider_lakecommit.operations.kafka_connect.disposition`. Each snapshot also moves the
 connector's control position past its files, so a connector that runs again skips them. So it may be repeated, run twice
 at once, or be killed at any point: no file is in the table twice.
 
@@ -30,18 +30,19 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 
-from airflow_provider_lakecommit.committer import (
-    ADOPTED_FROM,
-    RESCUED,
-    Change,
-    compare_and_swap,
-    read_ledger,
-    stage_untagged,
-)
 from airflow_provider_lakecommit.control import ControlTopic
 from airflow_provider_lakecommit.core import CONNECT_ADOPT
 from airflow_provider_lakecommit.exceptions import ConnectorError
-from airflow_provider_lakecommit.iceberg import Tables, to_pyiceberg
+from airflow_provider_lakecommit.iceberg import (
+    ADOPTED_FROM,
+    RESCUED,
+    Change,
+    Tables,
+    compare_and_swap,
+    read_ledger,
+    stage_untagged,
+    to_pyiceberg,
+)
 from airflow_provider_lakecommit.operations.kafka_connect.announced import LogReader
 from airflow_provider_lakecommit.operations.kafka_connect.consumer_group import offsets_of_group
 from airflow_provider_lakecommit.operations.kafka_connect.disposition import (

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 
 from pyiceberg.table.snapshots import Snapshot
 
-from airflow_provider_lakecommit.committer import SinkTurn, read_ledger, require_ledger, sink_commits, sink_turn
 from airflow_provider_lakecommit.core import AdoptedSink, LedgerSection, SourcePartition
 from airflow_provider_lakecommit.cycle import LandingSession
+from airflow_provider_lakecommit.iceberg import SinkTurn, read_ledger, require_ledger, sink_commits, sink_turn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-from airflow_provider_lakecommit.committer import set_section, was_handed
 from airflow_provider_lakecommit.core import (
     AdoptedSink,
     ControlPosition,
@@ -41,6 +40,7 @@ from airflow_provider_lakecommit.cycle import (
     positions_at,
 )
 from airflow_provider_lakecommit.exceptions import ConnectorError, LedgerError
+from airflow_provider_lakecommit.iceberg import set_section, was_handed
 from airflow_provider_lakecommit.operations.kafka_connect.connector import (
     KnownConnector,
     rescue_of,

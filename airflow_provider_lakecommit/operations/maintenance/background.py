@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from threading import Event, Lock, Thread
 
-from airflow_provider_lakecommit.committer import debt_of
 from airflow_provider_lakecommit.cycle import LandingSession
+from airflow_provider_lakecommit.iceberg import debt_of
 from airflow_provider_lakecommit.operations.maintenance.compact import compact
 
 MOST_BYTES = 256 << 20

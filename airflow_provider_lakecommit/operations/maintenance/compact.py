@@ -29,28 +29,26 @@ from pyiceberg.manifest import DataFile, FileFormat, ManifestEntry
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import SUPPORTED_TABLE_FORMAT_VERSION
 
-from airflow_provider_lakecommit.committer import (
-    Attempt,
-    Change,
-    Compacted,
-    Condition,
-    Head,
-    HeadReader,
-    Rewrite,
-    compact_table,
-    debt_of,
-    read_ledger,
-    require_present,
-)
 from airflow_provider_lakecommit.core import DUE, REWRITE, file_mark, file_name
 from airflow_provider_lakecommit.cycle import LandingSession, target_of
 from airflow_provider_lakecommit.exceptions import LakecommitError, StorageError, TableError
 from airflow_provider_lakecommit.iceberg import (
+    Attempt,
+    Change,
+    Compacted,
+    Condition,
     DeletePositions,
+    Head,
+    HeadReader,
     Layout,
     Numbers,
+    Rewrite,
+    compact_table,
+    debt_of,
     delete_unused,
     deletes_of,
+    read_ledger,
+    require_present,
     trouble_of,
     write_deletes,
 )

@@ -2,9 +2,9 @@
 """Expire old snapshots of a landing's tables, on request.
 
 Contract: only snapshots of the branch's own past that are older than the ledger, and that no branch or tag needs, see
-:mod:`~airflow_provider_lakecommit.committer.trim`; of any writer. So the ledger, and the snapshots between the head and
-it, stay. Data files stay: a sweep removes those of this landing that no snapshot has any more, and the engines of other
-writers theirs.
+:mod:`~airflow_provider_lakecommit.iceberg.ledger.trim`; of any writer. So the ledger, and the snapshots between the
+head and it, stay. Data files stay: a sweep removes those of this landing that no snapshot has any more, and the engines
+of other writers theirs.
 
 Failure story: tables fail independently. A request that fails, or whose outcome is unknown, is reported; the same
 command does the rest.
@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from airflow_provider_lakecommit.committer import expire_older, old_snapshots
 from airflow_provider_lakecommit.cycle import LandingSession
 from airflow_provider_lakecommit.exceptions import LakecommitError
+from airflow_provider_lakecommit.iceberg import expire_older, old_snapshots
 
 SNAPSHOT_AGE = timedelta(days=7)
 """Younger snapshots stay unless less is requested: readers may still use them."""

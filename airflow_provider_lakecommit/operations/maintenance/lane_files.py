@@ -19,10 +19,10 @@ from uuid import UUID
 
 from pyiceberg.table.metadata import TableMetadata
 
-from airflow_provider_lakecommit.committer import Condition, read_ledger, require_ledger
 from airflow_provider_lakecommit.core import STATUS, Cycle, TableLedger, file_mark, landing_mark
 from airflow_provider_lakecommit.cycle import FoldedLog, LandingSession, PreparedTable, open_lanes, prepared_table
 from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError
+from airflow_provider_lakecommit.iceberg import Condition, read_ledger, require_ledger
 from airflow_provider_lakecommit.operations.backfill.opening import joined_session
 from airflow_provider_lakecommit.operations.maintenance.garbage import Kept, Why, reports_of
 

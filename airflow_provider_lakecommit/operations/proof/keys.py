@@ -20,9 +20,17 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.io import FileIO
 
-from airflow_provider_lakecommit.committer import Columns, Order, live_rows, rank
 from airflow_provider_lakecommit.core import LIVE, Coverage, LedgerSection
-from airflow_provider_lakecommit.iceberg import DeletePositions, KeySet, Numbers, opened
+from airflow_provider_lakecommit.iceberg import (
+    Columns,
+    DeletePositions,
+    KeySet,
+    Numbers,
+    Order,
+    live_rows,
+    opened,
+    rank,
+)
 from airflow_provider_lakecommit.operations.backfill.ranges import RowRanges
 from airflow_provider_lakecommit.operations.proof.chosen import TableRanges
 from airflow_provider_lakecommit.operations.proof.compare import Differences, Example

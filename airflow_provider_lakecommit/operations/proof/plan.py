@@ -13,7 +13,6 @@ from uuid import UUID
 
 from pyiceberg.table import Table
 
-from airflow_provider_lakecommit.committer import read_ledger
 from airflow_provider_lakecommit.core import (
     Coverage,
     LedgerSection,
@@ -27,7 +26,7 @@ from airflow_provider_lakecommit.core import (
 )
 from airflow_provider_lakecommit.cycle import LandingSession, target_of
 from airflow_provider_lakecommit.exceptions import SourceError, TableError
-from airflow_provider_lakecommit.iceberg import mark_columns
+from airflow_provider_lakecommit.iceberg import mark_columns, read_ledger
 from airflow_provider_lakecommit.operations.proof.chosen import REASONS, Sample, TableRanges, landed_ranges, source_has
 
 SLICE_BYTES = 64 << 20

@@ -26,10 +26,9 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_lakecommit.committer import Columns
 from airflow_provider_lakecommit.core import LIVE, Coverage, OffsetRange, Plan, Role, Slice, Span, role_of, slice_id
 from airflow_provider_lakecommit.cycle import LandingSession, secrets_for, vended_of
-from airflow_provider_lakecommit.iceberg import delete_unused, opened
+from airflow_provider_lakecommit.iceberg import Columns, delete_unused, opened
 from airflow_provider_lakecommit.operations.proof.chosen import REASONS, Sample, source_has
 from airflow_provider_lakecommit.operations.proof.compare import Differences, compare
 from airflow_provider_lakecommit.operations.proof.keys import UNDECIDED, Landed, compare_keys, newest_of

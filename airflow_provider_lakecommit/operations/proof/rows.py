@@ -17,10 +17,17 @@ import pyarrow.compute as pc
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
-from airflow_provider_lakecommit.committer import HeadReader, bound_of
 from airflow_provider_lakecommit.core import Role, Span
 from airflow_provider_lakecommit.exceptions import TableError
-from airflow_provider_lakecommit.iceberg import DeletePositions, ParquetRows, arrow_schema, live_blocks, mark_columns
+from airflow_provider_lakecommit.iceberg import (
+    DeletePositions,
+    HeadReader,
+    ParquetRows,
+    arrow_schema,
+    bound_of,
+    live_blocks,
+    mark_columns,
+)
 
 
 class HeadRows:

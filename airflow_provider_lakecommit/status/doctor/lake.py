@@ -27,16 +27,6 @@ from pyiceberg.table.update import (
     TableRequirement,
 )
 
-from airflow_provider_lakecommit.committer import (
-    Condition,
-    SnapshotKind,
-    debt_of,
-    ensure_branch,
-    landing_snapshots,
-    read_ledger,
-    require_ledger,
-    tag_name,
-)
 from airflow_provider_lakecommit.core import HISTORY, MAINTAIN, RESET_ASSERT, RESET_OFFSETS, UNBLOCK
 from airflow_provider_lakecommit.cycle import (
     LEAST_SECONDS,
@@ -47,7 +37,20 @@ from airflow_provider_lakecommit.cycle import (
     target_of,
 )
 from airflow_provider_lakecommit.exceptions import CatalogError, ControlTopicError, LedgerError, SpecError, TableError
-from airflow_provider_lakecommit.iceberg import GuardedFileIO, TableStorage, clock, data_folder
+from airflow_provider_lakecommit.iceberg import (
+    Condition,
+    GuardedFileIO,
+    SnapshotKind,
+    TableStorage,
+    clock,
+    data_folder,
+    debt_of,
+    ensure_branch,
+    landing_snapshots,
+    read_ledger,
+    require_ledger,
+    tag_name,
+)
 from airflow_provider_lakecommit.status.doctor.finding import CheckResult, checked, fail, ok, warn
 from airflow_provider_lakecommit.status.status import read_status
 

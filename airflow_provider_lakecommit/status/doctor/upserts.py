@@ -15,8 +15,8 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyiceberg.types import NestedField
 
-from airflow_provider_lakecommit.committer import HeadReader, bound_of, buckets_of
 from airflow_provider_lakecommit.cycle import LandingSession
+from airflow_provider_lakecommit.iceberg import HeadReader, bound_of, buckets_of
 from airflow_provider_lakecommit.kafka.sample import sample
 from airflow_provider_lakecommit.status.doctor.finding import CheckResult, ok, warn
 

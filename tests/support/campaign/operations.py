@@ -14,7 +14,7 @@ from typing import Any
 
 from pyiceberg.table.snapshots import Operation as Change
 
-from airflow_provider_lakecommit.committer.ledger import read_ledger
+from airflow_provider_lakecommit.iceberg.ledger.ledger import read_ledger
 from tests.support.campaign.console import NOTHING, Answer
 from tests.support.campaign.faulty import hold_back, kill, let_arrive, while_committing
 from tests.support.campaign.landing import TOPICS, CampaignLanding

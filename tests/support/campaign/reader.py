@@ -20,12 +20,12 @@ import pyarrow.parquet as pq
 from pyiceberg.manifest import DataFile, DataFileContent
 from pyiceberg.table import StaticTable
 
-from airflow_provider_lakecommit.committer.ledger import read_ledger
 from airflow_provider_lakecommit.control.headers import find
 from airflow_provider_lakecommit.control.records import read_entry
 from airflow_provider_lakecommit.core.log import SliceReported
 from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.iceberg.ledger.ledger import read_ledger
 from tests.fakes.kafka import FakeControl
 
 __all__ = ["DEAD", "ROWS", "Found", "Reading", "TableReader", "UpsertReader"]

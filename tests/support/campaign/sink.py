@@ -18,8 +18,6 @@ from pyiceberg.io.pyarrow import _dataframe_to_data_files
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
-from airflow_provider_lakecommit.committer.ledger import read_ledger
-from airflow_provider_lakecommit.committer.other_rows import was_handed
 from airflow_provider_lakecommit.control.events import Event, encode
 from airflow_provider_lakecommit.control.payloads import (
     CommitComplete,
@@ -33,6 +31,8 @@ from airflow_provider_lakecommit.control.payloads import (
 )
 from airflow_provider_lakecommit.core.model import LIVE
 from airflow_provider_lakecommit.iceberg.data_files import partition_fields, to_wire
+from airflow_provider_lakecommit.iceberg.ledger.ledger import read_ledger
+from airflow_provider_lakecommit.iceberg.ledger.other_rows import was_handed
 from airflow_provider_lakecommit.iceberg.schemas import METADATA_TYPES
 from tests.fakes.broker import MemoryBroker
 from tests.support.campaign.reader import ROWS

@@ -14,13 +14,13 @@ import pytest
 from pyiceberg.table import Table
 from pyiceberg.types import LongType
 
-from airflow_provider_lakecommit.committer.ledger import Condition, read_ledger, tag_name
-from airflow_provider_lakecommit.committer.ledger_by_hand import OtherSections
 from airflow_provider_lakecommit.control.control_topic import partition_of
 from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.cycle.plan.open import preview
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError, TableError
+from airflow_provider_lakecommit.iceberg.ledger.ledger import Condition, read_ledger, tag_name
+from airflow_provider_lakecommit.iceberg.ledger.ledger_by_hand import OtherSections
 from airflow_provider_lakecommit.operations.decisions.assertion import assert_tables, from_offsets, from_snapshot
 from airflow_provider_lakecommit.operations.decisions.ledger_init import ledger_init
 from airflow_provider_lakecommit.operations.decisions.prune import Prunable, prune

@@ -18,10 +18,10 @@ import pytest
 from pyiceberg.catalog import load_catalog
 from pyiceberg.table.update import AssertTableUUID, SetPropertiesUpdate
 
-from airflow_provider_lakecommit.committer.ledger_updates import join_table
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.iceberg.file_io import GuardedFileIO
+from airflow_provider_lakecommit.iceberg.ledger.ledger_updates import join_table
 from airflow_provider_lakecommit.iceberg.parquet.layout import file_io
 from airflow_provider_lakecommit.iceberg.settings import client_settings, storage_settings
 from airflow_provider_lakecommit.iceberg.storage import storage_of

@@ -16,13 +16,13 @@ from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update import SetSnapshotRefUpdate
 from pyiceberg.table.update.snapshot import _FastAppendFiles
 
-from airflow_provider_lakecommit.committer.branch import ensure_branch
-from airflow_provider_lakecommit.committer.checks import StagedSlice
-from airflow_provider_lakecommit.committer.compact import debt_of
-from airflow_provider_lakecommit.committer.ledger import tag_name
-from airflow_provider_lakecommit.committer.ledger_updates import renew_epochs
 from airflow_provider_lakecommit.core.model import LIVE
 from airflow_provider_lakecommit.exceptions import CatalogError
+from airflow_provider_lakecommit.iceberg.ledger.branch import ensure_branch
+from airflow_provider_lakecommit.iceberg.ledger.checks import StagedSlice
+from airflow_provider_lakecommit.iceberg.ledger.compact import debt_of
+from airflow_provider_lakecommit.iceberg.ledger.ledger import tag_name
+from airflow_provider_lakecommit.iceberg.ledger.ledger_updates import renew_epochs
 from airflow_provider_lakecommit.landing import Landing, Maintain
 from airflow_provider_lakecommit.operations.kafka_connect.rescue import RESCUED_BY as WRITTEN_BY_RESCUES
 from airflow_provider_lakecommit.status.history import KEPT_FOR_EVER, RESCUED_BY, read_history

@@ -9,17 +9,17 @@ from uuid import UUID
 
 import pytest
 
-from airflow_provider_lakecommit.committer.checks import StagedSlice
-from airflow_provider_lakecommit.committer.replaced import (
+from airflow_provider_lakecommit.core.model import Counts, ReadPosition, Span, SpanReport
+from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange
+from airflow_provider_lakecommit.iceberg.ledger.checks import StagedSlice
+from airflow_provider_lakecommit.iceberg.ledger.replaced import (
     REPLACED,
     Replaced,
     renewed_epoch,
     replaced_of,
     sections_after,
 )
-from airflow_provider_lakecommit.committer.summary import SnapshotKind
-from airflow_provider_lakecommit.core.model import Counts, ReadPosition, Span, SpanReport
-from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange
+from airflow_provider_lakecommit.iceberg.ledger.summary import SnapshotKind
 from airflow_provider_lakecommit.status.table_history import AddedFile, LandingSnapshot, Severity
 from airflow_provider_lakecommit.status.verify import check_landing
 from airflow_provider_lakecommit.status.verify_table import check_table

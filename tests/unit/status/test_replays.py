@@ -8,12 +8,12 @@ from uuid import UUID
 
 import pytest
 
-from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord
-from airflow_provider_lakecommit.committer.summary_extras import REPLAYED, replay_of, replay_to_text
 from airflow_provider_lakecommit.control.ledger import decode_ledger, encode_ledger
 from airflow_provider_lakecommit.core.model import Counts, LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange
 from airflow_provider_lakecommit.exceptions import WireError
+from airflow_provider_lakecommit.iceberg.ledger.summary import SnapshotKind, SnapshotRecord
+from airflow_provider_lakecommit.iceberg.ledger.summary_extras import REPLAYED, replay_of, replay_to_text
 from airflow_provider_lakecommit.operations.decisions.prune import pruned
 from airflow_provider_lakecommit.status.accounts import RangeAccount
 from airflow_provider_lakecommit.status.replaced import Step, is_replay, replay_problems

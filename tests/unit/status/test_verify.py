@@ -9,11 +9,11 @@ from uuid import UUID
 
 import pytest
 
-from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord
 from airflow_provider_lakecommit.core.formats import FORMATS
 from airflow_provider_lakecommit.core.log import Decision
 from airflow_provider_lakecommit.core.model import ControlPosition, Counts, LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
+from airflow_provider_lakecommit.iceberg.ledger.summary import SnapshotKind, SnapshotRecord
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.status.table_history import AddedFile, Finding, LandingSnapshot, Severity, TableHistory
 from airflow_provider_lakecommit.status.verify import check_landing, totals

@@ -13,7 +13,6 @@ from uuid import UUID
 
 import pytest
 
-from airflow_provider_lakecommit.committer.executor import Committer, Interceptor, TableTask
 from airflow_provider_lakecommit.core.model import Counts
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.core.state import TableLedger
@@ -25,6 +24,7 @@ from airflow_provider_lakecommit.cycle.plan.tables import PreparedTable
 from airflow_provider_lakecommit.cycle.results import PublishedSnapshot
 from airflow_provider_lakecommit.cycle.session.landing_session import FoldedLog, LandingSession
 from airflow_provider_lakecommit.exceptions import CatalogError, ClosedError, ControlTopicError, TableError
+from airflow_provider_lakecommit.iceberg.ledger.executor import Committer, Interceptor, TableTask
 from tests.fakes.session import DATA, DEAD, FakeLanding
 
 

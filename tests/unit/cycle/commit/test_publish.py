@@ -9,13 +9,13 @@ from uuid import uuid4
 
 import pytest
 
-from airflow_provider_lakecommit.committer.ledger import read_ledger
 from airflow_provider_lakecommit.core.log import CycleClosed, Directives
 from airflow_provider_lakecommit.core.state import TableLedger
 from airflow_provider_lakecommit.cycle.commit import refresh
 from airflow_provider_lakecommit.cycle.commit.prepared import prepare_for_commit
 from airflow_provider_lakecommit.cycle.commit.refresh import REFRESH_AGE
 from airflow_provider_lakecommit.cycle.commit.reported import CHECK_AGE
+from airflow_provider_lakecommit.iceberg.ledger.ledger import read_ledger
 from tests.fakes.session import DATA, DEAD, P0, P1, FakeLanding
 
 

@@ -12,8 +12,6 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_lakecommit.committer import swap
-from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
 from airflow_provider_lakecommit.control.control_topic_settings import partition_of
 from airflow_provider_lakecommit.core.log import CycleOpened
 from airflow_provider_lakecommit.cycle.commit import failing, publish
@@ -35,6 +33,8 @@ from airflow_provider_lakecommit.exceptions import (
     SparkJobError,
     TableError,
 )
+from airflow_provider_lakecommit.iceberg import swap
+from airflow_provider_lakecommit.iceberg.ledger.outcome_lookup import RetryPolicy
 from airflow_provider_lakecommit.kafka.source_topic import SourceState
 from airflow_provider_lakecommit.spark.job import SliceResult, WindowJob
 from tests.fakes.engine import FakeEngine

@@ -12,9 +12,9 @@ import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_provider_lakecommit.committer.ledger_by_hand import OtherSections
 from airflow_provider_lakecommit.core.commands import PUBLISH_NOW, RESET_ASSERT, RESET_BLOCKED, RESET_OFFSETS, spoken
 from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.iceberg.ledger.ledger_by_hand import OtherSections
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.operations.decisions.requests import OTHERS, ResetBlocked
 from airflow_provider_lakecommit.operators.commit import LakeCommitOperator
