@@ -24,7 +24,7 @@ from airflow_provider_lakecommit.cycle.results import Closed
 from airflow_provider_lakecommit.cycle.run.loop import LandingRunner
 from airflow_provider_lakecommit.cycle.run.pauses import REFUSED_PAUSES
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError, LakecommitError
-from airflow_provider_lakecommit.iceberg import swap
+from airflow_provider_lakecommit.iceberg.ledger import swap
 from airflow_provider_lakecommit.iceberg.ledger.ledger import landing_snapshots
 from airflow_provider_lakecommit.iceberg.ledger.outcome_lookup import RetryPolicy
 from airflow_provider_lakecommit.iceberg.ledger.summary import SnapshotRecord

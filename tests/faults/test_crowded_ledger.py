@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 from airflow_provider_lakecommit.control import ledger as wire_ledger
 from airflow_provider_lakecommit.core.log import Decision
 from airflow_provider_lakecommit.exceptions import WireError
-from airflow_provider_lakecommit.iceberg import ledger as ledger_module
+from airflow_provider_lakecommit.iceberg.ledger import ledger as ledger_module
 from airflow_provider_lakecommit.iceberg.ledger.ledger import read_ledger
 from airflow_provider_lakecommit.iceberg.ledger.summary import decisions_of
 from airflow_provider_lakecommit.operations.decisions.prune import prunable_sections, prune

@@ -20,7 +20,7 @@ from airflow_provider_lakecommit.cycle.commit import failing, publish
 from airflow_provider_lakecommit.cycle.outcome import CycleOutcome
 from airflow_provider_lakecommit.cycle.run.loop import LandingRunner
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError, LakecommitError, TableError
-from airflow_provider_lakecommit.iceberg import swap
+from airflow_provider_lakecommit.iceberg.ledger import swap
 from airflow_provider_lakecommit.iceberg.ledger.outcome_lookup import RetryPolicy
 from tests.faults.test_backpressure import Tasks
 from tests.faults.test_routes import FIELDS, check, expected, ids, mixed

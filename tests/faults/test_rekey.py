@@ -19,7 +19,7 @@ from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
 from airflow_provider_lakecommit.core import Decision
 from airflow_provider_lakecommit.exceptions import LedgerError, TableError
-from airflow_provider_lakecommit.iceberg import excess_rows
+from airflow_provider_lakecommit.iceberg.ledger import excess_rows
 from airflow_provider_lakecommit.operations.decisions.key_change import KeyChange, apply, preview
 from airflow_provider_lakecommit.operations.decisions.requests import ResetKey
 from airflow_provider_lakecommit.operations.decisions.starts import Way

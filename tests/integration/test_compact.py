@@ -28,8 +28,9 @@ from pyiceberg.types import StringType
 
 from airflow_provider_lakecommit.core import Counts
 from airflow_provider_lakecommit.cycle.results import Closed, PublishedSnapshot
-from airflow_provider_lakecommit.iceberg import Tables, trim
+from airflow_provider_lakecommit.iceberg import Tables
 from airflow_provider_lakecommit.iceberg.catalog import KEEP_SNAPSHOTS
+from airflow_provider_lakecommit.iceberg.ledger import trim
 from airflow_provider_lakecommit.iceberg.ledger.compact import compacted_of, debt_of
 from airflow_provider_lakecommit.iceberg.ledger.ledger import landing_snapshots
 from airflow_provider_lakecommit.iceberg.ledger.overwrite import Rewrite

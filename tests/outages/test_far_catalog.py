@@ -13,7 +13,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from airflow_provider_lakecommit.cycle.outcome import CycleOutcome
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError
 from airflow_provider_lakecommit.iceberg import catalog as table
-from airflow_provider_lakecommit.iceberg import swap
+from airflow_provider_lakecommit.iceberg.ledger import swap
 from airflow_provider_lakecommit.iceberg.ledger.outcome_lookup import RetryPolicy
 from dev.servers.toxiproxy import Proxy
 from tests.outages.runs import Runs

@@ -19,7 +19,7 @@ from airflow_provider_lakecommit.core.log import CycleOpened
 from airflow_provider_lakecommit.cycle.outcome import CycleOutcome
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError
 from airflow_provider_lakecommit.iceberg import catalog as table
-from airflow_provider_lakecommit.iceberg import swap
+from airflow_provider_lakecommit.iceberg.ledger import swap
 from airflow_provider_lakecommit.iceberg.ledger.outcome_lookup import RetryPolicy
 from airflow_provider_lakecommit.stall.verdict import Verdict
 from dev.servers.postgres import Postgres

@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from airflow_provider_lakecommit.iceberg import catalog as table
-from airflow_provider_lakecommit.iceberg import swap
+from airflow_provider_lakecommit.iceberg.ledger import swap
 from airflow_provider_lakecommit.iceberg.ledger.outcome_lookup import RetryPolicy
 from tests.support.waiting import PATIENCE
 

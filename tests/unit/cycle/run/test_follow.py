@@ -33,7 +33,7 @@ from airflow_provider_lakecommit.exceptions import (
     SparkJobError,
     TableError,
 )
-from airflow_provider_lakecommit.iceberg import swap
+from airflow_provider_lakecommit.iceberg.ledger import swap
 from airflow_provider_lakecommit.iceberg.ledger.outcome_lookup import RetryPolicy
 from airflow_provider_lakecommit.kafka.source_topic import SourceState
 from airflow_provider_lakecommit.spark.job import SliceResult, WindowJob

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_lakecommit.exceptions import ClosedError
-from airflow_provider_lakecommit.iceberg import blocking_pool as pool_module
+from airflow_provider_lakecommit.iceberg.ledger import blocking_pool as pool_module
 from airflow_provider_lakecommit.iceberg.ledger.blocking_pool import BlockingPool
 
 NEVER = 3600.0

@@ -37,8 +37,8 @@ from pyiceberg.types import (
 from airflow_provider_lakecommit.core.model import LIVE
 from airflow_provider_lakecommit.cycle import LandingSession
 from airflow_provider_lakecommit.exceptions import LedgerError, TableError
-from airflow_provider_lakecommit.iceberg import newest
 from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.iceberg.ledger import newest
 from airflow_provider_lakecommit.iceberg.ledger.append import publish
 from airflow_provider_lakecommit.iceberg.ledger.head import HeadReader
 from airflow_provider_lakecommit.iceberg.ledger.upsert_rule import UpsertRule
