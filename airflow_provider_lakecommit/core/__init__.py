@@ -53,8 +53,7 @@ __getattr__ = lazy_names(
             "positions_up_to reported_rows"
         ),
         "planning.voiding": (
-            "Loss RefusedRange Rescued irreplaceable losses losses_text other_rules outruled removed "
-            "rescued voidable_slices"
+            "Rescued irreplaceable losses losses_text other_rules outruled removed rescued voidable_slices"
         ),
         "provenance": (
             "COORDINATES Provenance RowsPerOffset Share added past_shares same_readings shares_of unmarked without_rows"

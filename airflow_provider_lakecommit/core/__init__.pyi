@@ -183,8 +183,6 @@ from airflow_provider_lakecommit.core.planning.truncation import lost_rows as lo
 from airflow_provider_lakecommit.core.planning.truncation import newest_positions as newest_positions
 from airflow_provider_lakecommit.core.planning.truncation import positions_up_to as positions_up_to
 from airflow_provider_lakecommit.core.planning.truncation import reported_rows as reported_rows
-from airflow_provider_lakecommit.core.planning.voiding import Loss as Loss
-from airflow_provider_lakecommit.core.planning.voiding import RefusedRange as RefusedRange
 from airflow_provider_lakecommit.core.planning.voiding import Rescued as Rescued
 from airflow_provider_lakecommit.core.planning.voiding import irreplaceable as irreplaceable
 from airflow_provider_lakecommit.core.planning.voiding import losses as losses

@@ -42,7 +42,7 @@ def accepted(landing_state: LandingState, table: str = ORDERS) -> list[UUID]:
 
 
 def reasons(landing_state: LandingState) -> list[str]:
-    return [r.reason for r in landing_state.redundant]
+    return [reason for _, reason in landing_state.redundant]
 
 
 def filtered(ranges: Ranges) -> tuple[SpanReport, ...]:
@@ -241,7 +241,7 @@ class TestNotRequested:
             story.entries.append(entry)
         landing_state = story.landing_state()
         assert accepted(landing_state) == [UUID(int=93)]
-        assert {r.reason for r in landing_state.redundant} == {
+        assert {reason for _, reason in landing_state.redundant} == {
             "its cycle planned nothing, and no blocked range is given up by it"
         }
         assert landing_state.blocked == ()
