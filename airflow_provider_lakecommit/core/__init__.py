@@ -33,7 +33,7 @@ __getattr__ = lazy_names(
             "Slice SliceCost SliceReport Span SpanReport TableReport TableTarget filled_from is_filled"
         ),
         "offsets": "Coverage NOTHING OffsetRange RangeSet SourcePartition",
-        "outcome": "Commit Ended FAILED Outcome decide",
+        "outcome": "Commit Ended FAILED Verdict decide outcome_line",
         "locations": (
             "PLACING PROVIDER REPLAY REWRITE attempt_of data_roots file_mark file_name landing_mark "
             "mark_of name_problem named_provider path_problem storage_location"

@@ -137,12 +137,12 @@ def test_what_another_table_has_accepted_counts_as_what_it_has() -> None:
     story.reports("a", [(P0, 10, 40)], rules=OLD)
     state = story.landing_state(ledger(ORDERS), ledger(DEAD))
     missing = Missing(ranges={(DEAD,): coverage([(P0, 0, 50)])})
-    assert [one.ranges for one in other_rules(state, missing, NOW)] == [coverage([(P0, 10, 40)])]
+    assert list(other_rules(state, missing, NOW).values()) == [coverage([(P0, 10, 40)])]
 
 
 def test_what_all_tables_lack_is_read_by_any_rules() -> None:
     state = Story().landing_state(evaluated(ledger(ORDERS, [(P0, 0, 40)]), old=coverage([(P0, 0, 40)])), ledger(DEAD))
-    assert other_rules(state, Missing(ranges={TABLES: coverage([(P0, 40, 90)])}), NOW) == ()
+    assert other_rules(state, Missing(ranges={TABLES: coverage([(P0, 40, 90)])}), NOW) == {}
 
 
 def reported_twice(first: str, second: str) -> dict[str, list[str]]:
@@ -186,4 +186,4 @@ def test_nothing_is_forgotten_where_nothing_is_stored() -> None:
         ledger(ORDERS), replace(ledger(DEAD, [(P0, 0, 1)]), evaluated={**many, "rules 0": coverage([(P0, 0, 1)])})
     )
     lacking = Missing(ranges={(ORDERS,): coverage([(P0, 0, 1)])})
-    assert other_rules(state, lacking, "rules 0") == ()
+    assert other_rules(state, lacking, "rules 0") == {}
