@@ -12,7 +12,7 @@ import pytest
 
 from airflow_provider_lakecommit.core.blocks import FAILURES_TO_BLOCK
 from airflow_provider_lakecommit.core.fold import fold
-from airflow_provider_lakecommit.core.log import Directives, Entry, Raised, SliceReported
+from airflow_provider_lakecommit.core.log import Directives, Entry, SliceReported
 from airflow_provider_lakecommit.core.model import Budget, Counts, SpanReport
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.core.state import LandingState, TableLedger, granted
@@ -33,7 +33,7 @@ from tests.support.story import (
 )
 
 A, B = [(P0, 0, 10)], [(P0, 10, 20)]
-RAISE_A = Directives(raised=(Raised(coverage=coverage(A), budget=Budget(max_records=9, max_ratio=1.0)),))
+RAISE_A = Directives(raised=((coverage(A), Budget(max_records=9, max_ratio=1.0)),))
 BOTH = (ledger(ORDERS), ledger(DEAD))
 
 
