@@ -28,7 +28,6 @@ from airflow_provider_lakecommit.core import (
     Cycle,
     Decision,
     Directives,
-    Raised,
     ReadPosition,
     SliceCost,
     SliceReport,
@@ -87,7 +86,7 @@ def directives_to_json(d: Directives) -> dict[str, Any]:
     if d.voided:
         out["voided"] = [str(u) for u in d.voided]
     if d.raised:
-        out["raised"] = [[coverage_to_json(r.coverage), budget_to_json(r.budget)] for r in d.raised]
+        out["raised"] = [[coverage_to_json(coverage), budget_to_json(budget)] for coverage, budget in d.raised]
     if d.decided:
         out["decided"] = [
             {name: value[:MOST_TEXT] for name, value in asdict(each).items() if value} for each in d.decided
@@ -106,7 +105,7 @@ def directives_from_json(v: Mapping[str, Any]) -> Directives:
         released=tuple(UUID(u) for u in v.get("released", ())),
         voided=tuple(UUID(u) for u in v.get("voided", ())),
         raised=tuple(
-            Raised(coverage=coverage_from_json(c), budget=budget_from_json(b) or Budget(max_records=0, max_ratio=0))
+            (coverage_from_json(c), budget_from_json(b) or Budget(max_records=0, max_ratio=0))
             for c, b in v.get("raised", ())
         ),
         decided=tuple(_decision(each) for each in v.get("decided", ())),

@@ -33,7 +33,7 @@ __getattr__ = lazy_names(
             "Slice SliceCost SliceReport Span SpanReport TableReport TableTarget filled_from is_filled"
         ),
         "offsets": "Coverage NOTHING OffsetRange RangeSet SourcePartition",
-        "outcome": "Commit Ended FAILED Outcome decide",
+        "outcome": "Commit Ended FAILED Verdict decide outcome_line",
         "locations": (
             "PLACING PROVIDER REPLAY REWRITE attempt_of data_roots file_mark file_name landing_mark "
             "mark_of name_problem named_provider path_problem storage_location"
@@ -53,8 +53,7 @@ __getattr__ = lazy_names(
             "positions_up_to reported_rows"
         ),
         "planning.voiding": (
-            "Loss RefusedRange Rescued irreplaceable losses losses_text other_rules outruled removed "
-            "rescued voidable_slices"
+            "Rescued irreplaceable losses losses_text other_rules outruled removed rescued voidable_slices"
         ),
         "provenance": (
             "COORDINATES Provenance RowsPerOffset Share added past_shares same_readings shares_of unmarked without_rows"

@@ -134,8 +134,9 @@ from airflow_provider_lakecommit.core.offsets import SourcePartition as SourcePa
 from airflow_provider_lakecommit.core.outcome import FAILED as FAILED
 from airflow_provider_lakecommit.core.outcome import Commit as Commit
 from airflow_provider_lakecommit.core.outcome import Ended as Ended
-from airflow_provider_lakecommit.core.outcome import Outcome as Outcome
+from airflow_provider_lakecommit.core.outcome import Verdict as Verdict
 from airflow_provider_lakecommit.core.outcome import decide as decide
+from airflow_provider_lakecommit.core.outcome import outcome_line as outcome_line
 from airflow_provider_lakecommit.core.planning.admission import HANDED_BACK as HANDED_BACK
 from airflow_provider_lakecommit.core.planning.admission import REASON_LENGTH as REASON_LENGTH
 from airflow_provider_lakecommit.core.planning.admission import Refuse as Refuse
@@ -183,8 +184,6 @@ from airflow_provider_lakecommit.core.planning.truncation import lost_rows as lo
 from airflow_provider_lakecommit.core.planning.truncation import newest_positions as newest_positions
 from airflow_provider_lakecommit.core.planning.truncation import positions_up_to as positions_up_to
 from airflow_provider_lakecommit.core.planning.truncation import reported_rows as reported_rows
-from airflow_provider_lakecommit.core.planning.voiding import Loss as Loss
-from airflow_provider_lakecommit.core.planning.voiding import RefusedRange as RefusedRange
 from airflow_provider_lakecommit.core.planning.voiding import Rescued as Rescued
 from airflow_provider_lakecommit.core.planning.voiding import irreplaceable as irreplaceable
 from airflow_provider_lakecommit.core.planning.voiding import losses as losses

@@ -21,7 +21,7 @@ from airflow_provider_lakecommit.core.identity import slice_id
 from airflow_provider_lakecommit.core.model import Plan, Slice, SliceReport, Span
 from airflow_provider_lakecommit.core.offsets import NOTHING, Coverage, RangeSet, SourcePartition
 from airflow_provider_lakecommit.core.rules import UNKNOWN, evaluated_otherwise
-from airflow_provider_lakecommit.core.state import AcceptedSlice, Redundant, TableLedger
+from airflow_provider_lakecommit.core.state import AcceptedSlice, TableLedger
 
 
 class Acceptance:
@@ -37,7 +37,7 @@ class Acceptance:
         }
         self.rules: dict[str, set[str]] = {t.table: set() for t in ledgers}
         self.accepted: dict[str, list[AcceptedSlice]] = {t.table: [] for t in ledgers}
-        self.redundant: list[Redundant] = []
+        self.redundant: list[tuple[AcceptedSlice, str]] = []
         self.landed = self.done()
 
     def done(self) -> Coverage:
@@ -51,7 +51,7 @@ class Acceptance:
         """Accept a report, or record why not, for each of its tables."""
         for table in [t.table for t in s.report.tables if t.table in self.ledgers]:
             if reason := self.objection(s, table):
-                self.redundant.append(Redundant(slice=s, table=table, reason=reason))
+                self.redundant.append((s, reason))
                 continue
             self.accepted[table].append(s)
             self.rules[table].add(s.report.rules)
@@ -62,7 +62,7 @@ class Acceptance:
             self.lift_blocks()
 
     def turn_down(self, s: AcceptedSlice, reason: str) -> None:
-        self.redundant += [Redundant(slice=s, table=t, reason=reason) for t in self.ledgers if s.report.table(t)]
+        self.redundant += [(s, reason) for t in self.ledgers if s.report.table(t)]
 
     def objection(self, s: AcceptedSlice, table: str) -> str | None:
         """Return why a report is not accepted for a table, or ``None``."""
@@ -104,7 +104,7 @@ class Acceptance:
         self.accepted[table].remove(s)
         for p, ranges in s.coverage.parts.items():
             self.taken[table][p] = self.taken[table][p] - ranges
-        self.redundant.append(Redundant(slice=s, table=table, reason=reason))
+        self.redundant.append((s, reason))
 
 
 def not_planned(

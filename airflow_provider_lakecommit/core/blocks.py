@@ -58,7 +58,7 @@ class Blocks:
         :param opened: log offset of its cycle's START
         """
         report = e.report
-        if any(at > opened and r.coverage.overlaps(report.coverage) for r, at in self.raised):
+        if any(at > opened and coverage.overlaps(report.coverage) for (coverage, _), at in self.raised):
             return False
         # Also of one that is blocked: what a person gives up then is known by it, until all tables have it.
         self.evidence.append((report.coverage, e.offset))
@@ -94,10 +94,11 @@ class Blocks:
 
     def raise_budget(self, raised: Raised, offset: int) -> None:
         self.raised.append((raised, offset))
-        self.forget_failures(raised.coverage)
-        self.evidence = [(c - raised.coverage, at) for c, at in self.evidence]
-        self.evidence.append((raised.coverage, offset))
-        self.lift(raised.coverage)
+        coverage, _ = raised
+        self.forget_failures(coverage)
+        self.evidence = [(c - coverage, at) for c, at in self.evidence]
+        self.evidence.append((coverage, offset))
+        self.lift(coverage)
 
     def forget_failures(self, coverage: Coverage) -> None:
         self.failures = [f - coverage for f in self.failures]
@@ -170,7 +171,7 @@ def lifted(landing_state: LandingState, blocks: Sequence[Blocked], budget: Budge
     if not blocks:
         return landing_state, []
     coverage = Coverage.of(item for b in blocks for item in b.coverage.items())
-    raised = Raised(coverage=coverage, budget=budget)
+    raised = (coverage, budget)
     state = replace(
         landing_state,
         blocked=tuple(b for b in landing_state.blocked if b not in blocks),

@@ -54,12 +54,8 @@ def kept_decisions(before: tuple[Decision, ...], new: tuple[Decision, ...]) -> t
     return tuple(dict.fromkeys((*before, *new)))[-MOST_DECISIONS:]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Raised:
-    """A user's decision to read a blocked range again under another budget."""
-
-    coverage: Coverage
-    budget: Budget
+Raised = tuple[Coverage, Budget]
+"""A user's decision to read a blocked range again under another budget."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

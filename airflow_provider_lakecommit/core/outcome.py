@@ -76,18 +76,11 @@ class Ended:
         return sorted(g for g, state in self.groups.items() if state in FAILED)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """The state of the leaf task, which decides that of the run, and why."""
-
-    verdict: Verdict
-    reason: str
-
-    def line(self, landed: str) -> str:
-        """Return the line for the note of a run; *landed* is shown even if something is missing."""
-        if self.verdict == "success":
-            return landed or self.reason
-        return f"{self.verdict}: {self.reason}" + (f"; landed: {landed}" if landed else "")
+def outcome_line(verdict: Verdict, reason: str, landed: str) -> str:
+    """Return the line for the note of a run; *landed* is shown even if something is missing."""
+    if verdict == "success":
+        return landed or reason
+    return f"{verdict}: {reason}" + (f"; landed: {landed}" if landed else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +208,8 @@ TABLE = (
 """Read from the top; the last row always applies."""
 
 
-def decide(run: Ended) -> Outcome:
+def decide(run: Ended) -> tuple[Verdict, str]:
+    """Return the state of the leaf task, which decides that of the run, and why."""
     commit = run.closed or Commit()
     row = next(row for row in TABLE if row.applies(run, commit))
-    return Outcome(verdict=row.verdict, reason=row.reason_for(run, commit))
+    return row.verdict, row.reason_for(run, commit)

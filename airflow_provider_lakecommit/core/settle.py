@@ -23,25 +23,13 @@ CLOCKS_APART = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
-    """A staged slice and the first missing offset; ``None``: its whole lane must be staged first."""
-
-    slice: AcceptedSlice
-    partition: SourcePartition
-    behind: int | None
-
-    def __str__(self) -> str:
-        if self.behind is None:
-            return f"{self.slice.coverage} is staged until all of its lane is, which replaces what is there at once"
-        return f"{self.slice.coverage} is staged behind offset {self.behind} of {self.partition}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Settlement:
-    """``ready`` slices in ledger order, in steps: slices of one step need each other."""
+    """``ready`` slices in ledger order, in steps: slices of one step need each other. The others are ``waiting``, each
+    with the reason.
+    """
 
     steps: tuple[tuple[AcceptedSlice, ...], ...]
-    waiting: tuple[Waiting, ...]
+    waiting: tuple[tuple[AcceptedSlice, str], ...]
 
     @property
     def ready(self) -> tuple[AcceptedSlice, ...]:
@@ -56,11 +44,14 @@ def settle(accepted: Sequence[AcceptedSlice], section: LedgerSection, others: Co
     :param others: what other lanes have in it
     """
     if section.replaces:
-        all_of_it = (Waiting(slice=s, partition=next(iter(s.coverage.parts)), behind=None) for s in accepted)
-        return Settlement(steps=(), waiting=tuple(all_of_it))
+        until = "is staged until all of its lane is, which replaces what is there at once"
+        return Settlement(steps=(), waiting=tuple((s, f"{s.coverage} {until}") for s in accepted))
     have = section.covered | others
     unpublishable = holes([s.coverage for s in accepted], have, section.starts)
-    waiting = tuple(Waiting(slice=accepted[n], partition=p, behind=behind) for n, (p, behind) in unpublishable.items())
+    waiting = tuple(
+        (accepted[n], f"{accepted[n].coverage} is staged behind offset {behind} of {p}")
+        for n, (p, behind) in unpublishable.items()
+    )
     chosen = [s for n, s in enumerate(accepted) if n not in unpublishable]
     return Settlement(steps=_steps(chosen, have, section.starts), waiting=waiting)
 

@@ -159,15 +159,6 @@ class AcceptedSlice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Redundant:
-    """A report that was not accepted for a table, and why."""
-
-    slice: AcceptedSlice
-    table: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Blocked:
     """Ranges that are not planned until a user decides, or the spec or known rules that judged them change."""
 
@@ -189,13 +180,14 @@ class LandingState:
     ``recut`` ranges were over budget together, ``failed`` ones failed: each is tried alone. ``evidence`` are the log
     offsets of failures, recuts and raised budgets of ranges that some ledger lacks. ``failing`` has, of each cycle
     whose commits failed since the last COMMIT_COMPLETE, the newest failure, by first failure. ``quarantined`` are the
-    newest ignored records of ``quarantined_count``.
+    newest ignored records of ``quarantined_count``. ``redundant`` are reports that were not accepted for a table, with
+    the reasons.
     """
 
     ledgers: Mapping[str, TableLedger]
     cycles: Mapping[UUID, CycleState]
     accepted: Mapping[str, tuple[AcceptedSlice, ...]]
-    redundant: tuple[Redundant, ...]
+    redundant: tuple[tuple[AcceptedSlice, str], ...]
     blocked: tuple[Blocked, ...]
     raised: tuple[Raised, ...]
     recut: Coverage

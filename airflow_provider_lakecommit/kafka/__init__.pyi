@@ -9,7 +9,6 @@ from airflow_provider_lakecommit.kafka.config import bootstrap_servers as bootst
 from airflow_provider_lakecommit.kafka.config import made as made
 from airflow_provider_lakecommit.kafka.config import servers_of as servers_of
 from airflow_provider_lakecommit.kafka.config import unreachable as unreachable
-from airflow_provider_lakecommit.kafka.copied import CopyPosition as CopyPosition
 from airflow_provider_lakecommit.kafka.copied import PartitionLog as PartitionLog
 from airflow_provider_lakecommit.kafka.copied import position_in_copy as position_in_copy
 from airflow_provider_lakecommit.kafka.partition_tail import CORRUPTION as CORRUPTION

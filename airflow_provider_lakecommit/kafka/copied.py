@@ -64,16 +64,8 @@ class PartitionLog:
         return self.mark.stable if found is None else found[0]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CopyPosition:
-    """The offset in the copy at which the next record is, or why it is unknown."""
-
-    offset: int | None
-    why: str = ""
-
-
-def position_in_copy(original: PartitionLog, offset: int, copy: PartitionLog) -> CopyPosition:
-    """Return where the copy has the records at and after an offset of the original.
+def position_in_copy(original: PartitionLog, offset: int, copy: PartitionLog) -> int | str:
+    """Return where the copy has the records at and after an offset of the original, or why this is unknown.
 
     :raises SourceUnavailableError: brokers do not answer
     """
@@ -93,13 +85,13 @@ def position_in_copy(original: PartitionLog, offset: int, copy: PartitionLog) ->
     return _only(found, f"the {len(expected)} records before offset {offset}")
 
 
-def _by_the_next(original: PartitionLog, offset: int, copy: PartitionLog) -> CopyPosition:
+def _by_the_next(original: PartitionLog, offset: int, copy: PartitionLog) -> int | str:
     """No record before it is left: use the next record."""
     first = next(original.records(offset, original.mark.stable), None)
     if first is None:
         if copy.mark.start == copy.mark.stable:
-            return CopyPosition(offset=copy.mark.start)
-        return CopyPosition(offset=None, why="the original has no record left to compare")
+            return copy.mark.start
+        return "the original has no record left to compare"
     expected = _print_of(first)
     start = copy.first_since(expected[0])
     records = copy.records(start, start + MOST_SCANNED)
@@ -108,12 +100,12 @@ def _by_the_next(original: PartitionLog, offset: int, copy: PartitionLog) -> Cop
     )
 
 
-def _only(found: list[int], what: str) -> CopyPosition:
+def _only(found: list[int], what: str) -> int | str:
     if len(found) == 1:
-        return CopyPosition(offset=found[0])
+        return found[0]
     if not found:
-        return CopyPosition(offset=None, why=f"{what} of the original are not in the copy")
-    return CopyPosition(offset=None, why=f"{what} of the original are in the copy {len(found)} times")
+        return f"{what} of the original are not in the copy"
+    return f"{what} of the original are in the copy {len(found)} times"
 
 
 def _print_of(message: Message) -> _Print:

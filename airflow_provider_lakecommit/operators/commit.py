@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_lakecommit.cycle import Closed, CycleTicket, LandingSession, RunIdentity
 
-__all__ = ["LakeCommitOperator", "close_set", "end_of"]
+__all__ = ["LakeCommitOperator", "close_set"]
 
 _PLAN_MEETS_FIRST = (Terminal, ControlTopicError, SourceUnavailableError, StorageError)
 """Errors, including unreachable brokers, with which the plan task has failed too if nothing was planned."""
@@ -292,7 +292,8 @@ def _closed(session: LandingSession, run: RunIdentity, ticket: CycleTicket | Non
 
 def _set_ends(ended: Mapping[str, Closed | BaseException], seconds: float, log: Any) -> dict[str, tuple[str, str]]:
     ends = {
-        name: ("failed", without_secrets(e)) if isinstance(e, BaseException) else end_of(e) for name, e in ended.items()
+        name: ("failed", without_secrets(e)) if isinstance(e, BaseException) else outcome_of(e)
+        for name, e in ended.items()
     }
     for name, each in ended.items():
         if isinstance(each, BaseException):
@@ -303,9 +304,3 @@ def _set_ends(ended: Mapping[str, Closed | BaseException], seconds: float, log: 
     for name, (verdict, why) in ends.items():
         (log.error if verdict == "failed" else log.info)("%s: %s: %s", name, verdict, why)
     return ends
-
-
-def end_of(closed: Closed) -> tuple[str, str]:
-    """Return the verdict of a closed cycle and its reason."""
-    outcome = outcome_of(closed)
-    return outcome.verdict, outcome.reason

@@ -34,7 +34,7 @@ from airflow.sdk import Asset
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from airflow_provider_lakecommit.assets import asset_of
-from airflow_provider_lakecommit.core import Outcome
+from airflow_provider_lakecommit.core import Verdict, outcome_line
 from airflow_provider_lakecommit.exceptions import LakecommitError, SparkJobError, SpecError
 from airflow_provider_lakecommit.hooks import note_run, without_secrets
 from airflow_provider_lakecommit.landing import Landing, LandingSet
@@ -165,7 +165,7 @@ class KafkaToIcebergOperator(SparkTask):
                     whole = self._run(session, self._engine, context)
         except Exception as e:
             context["ti"].xcom_push(CLOSED, {FAILURE: without_secrets(e)})
-            self._report(context, Outcome(verdict="failed", reason=without_secrets(e)), "")
+            self._report(context, "failed", without_secrets(e), "")
             raise
         finally:
             if self._engine is not None:
@@ -175,7 +175,7 @@ class KafkaToIcebergOperator(SparkTask):
         self.result = exact(result)
         context["ti"].xcom_push(CLOSED, result)
         context["ti"].xcom_push(LANDED, {self.landing.name: landed_line(whole)})
-        self._report(context, outcome_of(whole), landed_line(whole))
+        self._report(context, *outcome_of(whole), landed_line(whole))
         self._end_as_it_went(whole)
         self.send_events(context, whole)
         return result
@@ -277,22 +277,22 @@ class KafkaToIcebergOperator(SparkTask):
 
     # -- its end ------------------------------------------------------------------------------------------------------
 
-    def _report(self, context: Context, outcome: Outcome, landed: str) -> None:
-        note_run(context["ti"], self.landing.name, outcome.line(landed))
-        send([Sample(RUNS, 1, (self.landing.name, outcome.verdict))])
+    def _report(self, context: Context, verdict: Verdict, reason: str, landed: str) -> None:
+        note_run(context["ti"], self.landing.name, outcome_line(verdict, reason, landed))
+        send([Sample(RUNS, 1, (self.landing.name, verdict))])
 
     def _end_as_it_went(self, closed: Closed) -> None:
         """Return for success; raise for any other end."""
         log_troubles(self.log, closed)
-        outcome = outcome_of(closed)
-        if outcome.verdict == "skipped":
-            raise AirflowSkipException(outcome.reason)
-        if outcome.verdict == "failed" and (closed.blocked or closed.stopped):
-            raise AirflowFailException(outcome.reason)
-        if outcome.verdict == "failed":
+        verdict, reason = outcome_of(closed)
+        if verdict == "skipped":
+            raise AirflowSkipException(reason)
+        if verdict == "failed" and (closed.blocked or closed.stopped):
+            raise AirflowFailException(reason)
+        if verdict == "failed":
             # The cycles ran out before missing slices were read again: the next attempt does that.
-            raise SparkJobError("LC8336", outcome.reason)
-        self.log.info("%s", outcome.reason)
+            raise SparkJobError("LC8336", reason)
+        self.log.info("%s", reason)
 
 
 def is_over(cycle: Cycle, identity: RunIdentity, session: LandingSession, ti: Any) -> bool:

@@ -19,7 +19,7 @@ from airflow.sdk import TriggerRule
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from airflow_provider_lakecommit.core import FAILED as FAILED_STATES
-from airflow_provider_lakecommit.core import Commit, Ended, Outcome, decide
+from airflow_provider_lakecommit.core import Commit, Ended, Verdict, decide, outcome_line
 from airflow_provider_lakecommit.hooks import note_run
 from airflow_provider_lakecommit.landing import Landing, LandingSet, meant
 from airflow_provider_lakecommit.operators.base import CLOSED, FAILURE, LANDED, LandingTask
@@ -86,27 +86,27 @@ class OutcomeOperator(LandingTask):
         if self.landing_set is not None:
             return self._end_set(context["ti"])
         ended = self._ended(context)
-        outcome = decide(ended)
+        verdict, reason = decide(ended)
         self.ended = {
             "plan": ended.plan,
             "groups": {str(group): state for group, state in ended.groups.items()},
             "commit": ended.commit,
             "published": list(ended.closed.published) if ended.closed else [],
         }
-        self.outcome = f"{outcome.verdict}: {outcome.reason}"
-        self._report(context["ti"], outcome)
-        if outcome.verdict == "skipped":
-            raise AirflowSkipException(outcome.reason)
-        if outcome.verdict == "failed":
-            raise AirflowFailException(outcome.reason)
-        self.log.info("%s", outcome.reason)
-        return outcome.reason
+        self.outcome = f"{verdict}: {reason}"
+        self._report(context["ti"], verdict, reason)
+        if verdict == "skipped":
+            raise AirflowSkipException(reason)
+        if verdict == "failed":
+            raise AirflowFailException(reason)
+        self.log.info("%s", reason)
+        return reason
 
-    def _report(self, ti: Any, outcome: Outcome) -> None:
+    def _report(self, ti: Any, verdict: Verdict, reason: str) -> None:
         landed = ti.xcom_pull(task_ids=self.commit_task_id, key=LANDED, map_indexes=-1) or {}
         name = self.landing_name
-        note_run(ti, name, outcome.line(landed.get(name, "")))
-        send([Sample(RUNS, 1, (name, outcome.verdict))])
+        note_run(ti, name, outcome_line(verdict, reason, landed.get(name, "")))
+        send([Sample(RUNS, 1, (name, verdict))])
 
     def _end_set(self, ti: Any) -> str:
         ends = ti.xcom_pull(task_ids=self.commit_task_id, key=ENDS, map_indexes=-1)
@@ -157,8 +157,8 @@ class OutcomeOperator(LandingTask):
         return ti.xcom_pull(task_ids=self.write_task_id, key=FAILURE, map_indexes=failed) or ""
 
 
-def outcome_of(closed: Closed) -> Outcome:
-    """Return the outcome of a run whose cycles were closed by one task."""
+def outcome_of(closed: Closed) -> tuple[Verdict, str]:
+    """Return the verdict and the reason of a run whose cycles were closed by one task."""
     return decide(Ended(plan="success", groups={}, commit="success", closed=Commit.from_dict(closed.to_dict())))
 
 

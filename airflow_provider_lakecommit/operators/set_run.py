@@ -19,7 +19,8 @@ from airflow_provider_lakecommit.exceptions import LakecommitError
 from airflow_provider_lakecommit.hooks import without_secrets
 from airflow_provider_lakecommit.operators.base import LandingTask, without_event
 from airflow_provider_lakecommit.operators.bundle import Bundle, landings_in
-from airflow_provider_lakecommit.operators.commit import close_set, end_of
+from airflow_provider_lakecommit.operators.commit import close_set
+from airflow_provider_lakecommit.operators.outcome import outcome_of
 from airflow_provider_lakecommit.operators.plan import bundled_groups, is_scheduled, open_further, plan_set
 from airflow_provider_lakecommit.operators.targets import set_target
 from airflow_provider_lakecommit.operators.tasks.ended_runs import EndedRuns
@@ -81,7 +82,7 @@ class SetRun:
         for name, (landing, closed) in self._before.items():
             self.published.insert(0, (landing, closed))
             if self.ends.get(name, ("skipped",))[0] == "skipped":
-                self.ends[name] = end_of(closed)
+                self.ends[name] = outcome_of(closed)
 
     def _plan(self, number: int) -> tuple[SetPlans, dict[str, str]]:
         run = replace(self._identity, number=number)

@@ -12,7 +12,6 @@ from dataclasses import replace
 
 from airflow_provider_lakecommit.core import FAILURES_TO_BLOCK, Coverage, RangeSet, SourcePartition
 from airflow_provider_lakecommit.stall.state import (
-    Done,
     EventKind,
     ObservedEvent,
     OpenCycle,
@@ -86,12 +85,21 @@ def _written(state: State, event: ObservedEvent, _rules: StallRules) -> State:
     if event.table is None or not event.files:
         return state
     table = (event.table, event.table_id)
-    done = state.done
-    if done is not None and done.commit == event.commit and table in done.tables and (done.full or event.at < done.at):
+    if _was_published(state, event, table):
         # From another control partition, and read after its snapshot; its sender's clock may be ahead.
         return state
     one = PendingFiles(table=table, commit=event.commit, files=event.files, at=event.at, starts=state.starts)
     return state._replace(journal=(one, state.journal), noted=state.noted + one.files)
+
+
+def _was_published(state: State, event: ObservedEvent, table: Table) -> bool:
+    """Return True if the cycle of this event is the last complete one, and has published the table after it."""
+    if state.done is None:
+        return False
+    completed, tables = state.done
+    # A cycle with a valid-through time has waited for all.
+    before = completed.valid_through is not None or event.at < completed.at
+    return completed.commit == event.commit and table in tables and before
 
 
 def _answered(state: State, event: ObservedEvent, _rules: StallRules) -> State:
@@ -177,12 +185,7 @@ def _worked_in(state: State, event: ObservedEvent, rules: StallRules, cycle: Ope
         waiting=tuple(a for a in announced if not was_read(a)),
         over=_passed_over(state, event, read, {n for n, _ in published}, {a.table for a in announced}, rules),
         lost_files=state.lost_files + sum(a.files for a in read),
-        done=Done(
-            commit=event.commit,
-            at=event.at,
-            full=everybody,
-            tables=published,
-        ),
+        done=(event, published),
     )
 
 

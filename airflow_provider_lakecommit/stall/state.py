@@ -137,16 +137,6 @@ class PassedOver:
     quiet: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
-    """The last complete cycle, for late events that were sent before it. ``full``: it had waited for all."""
-
-    commit: bytes
-    at: float
-    full: bool
-    tables: frozenset[Table]
-
-
 Chain = tuple[Any, Any] | None
 """Newest first: an item and the chain before it. Adding an item has constant cost."""
 
@@ -161,7 +151,8 @@ class State(NamedTuple):
     ``fresh`` is whether the coordinator has changed since the last complete cycle with an answer; ``heard`` are the
     partitions that answered it. ``answers`` are the DATA_COMPLETEs since the last complete cycle, ``only_heads`` is set
     if one was not read. ``journal`` are the announcements and publications that are not folded into ``waiting`` yet,
-    ``noted`` their files.
+    ``noted`` their files. ``done`` is the last complete cycle, with the tables that it published, for late events that
+    were sent before it.
     """
 
     begun: tuple[OpenCycle, ...] = ()
@@ -186,7 +177,7 @@ class State(NamedTuple):
     waiting: tuple[PendingFiles, ...] = ()
     over: Mapping[Table, PassedOver] = MappingProxyType({})
     lost_files: int = 0
-    done: Done | None = None
+    done: tuple[ObservedEvent, frozenset[Table]] | None = None
     blocked: tuple[tuple[Coverage, str, float], ...] = ()
     tried: tuple[Coverage, ...] = ()
     tried_in: tuple[bytes, Coverage] = (b"", Coverage())

@@ -9,21 +9,13 @@ ledger gave back.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 
 from airflow_provider_lakecommit.core import Counts, Coverage, OffsetRange, RangeSet, SourcePartition
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RangeAccount:
-    """A range that one snapshot landed; ``counts`` is ``None`` if unknown."""
-
-    range: OffsetRange
-    counts: Counts | None
-
-
-RangeAccounts = dict[SourcePartition, list[RangeAccount]]
+Pieces = dict[OffsetRange, Counts | None]
+"""Ranges of one partition in order, each landed by one snapshot, with their counts; ``None`` if unknown."""
+RangeAccounts = dict[SourcePartition, Pieces]
 
 
 def pieces_after(
@@ -37,23 +29,23 @@ def pieces_after(
     """
     out = dict(known)
     for p in {*had.parts, *has.parts}:
-        kept = _without(out.get(p, []), had[p] - has[p])
+        kept = _without(out.get(p, {}), had[p] - has[p])
         new = has[p] - had[p]
         counted = new & ranges[p]
-        kept += [RangeAccount(range=r, counts=None) for r in new - counted]
+        kept.update(dict.fromkeys(new - counted))
         # The counts of a snapshot are totals of its ranges.
         counts = account.get(p) if counted == ranges[p] and len(counted.ranges) == 1 else None
-        kept += [RangeAccount(range=r, counts=counts) for r in counted]
-        out[p] = sorted(kept, key=lambda piece: piece.range)
+        kept.update(dict.fromkeys(counted, counts))
+        out[p] = {r: kept[r] for r in sorted(kept)}
     return {p: pieces for p, pieces in out.items() if pieces}
 
 
-def _without(pieces: Iterable[RangeAccount], lost: RangeSet) -> list[RangeAccount]:
+def _without(pieces: Pieces, lost: RangeSet) -> Pieces:
     """Return the rest of the pieces; the rest of a split piece has no counts of its own."""
-    out: list[RangeAccount] = []
-    for piece in pieces:
-        rest = RangeSet.of(piece.range) - lost
-        out += [piece] if rest.covers(piece.range) else [RangeAccount(range=r, counts=None) for r in rest]
+    out: Pieces = {}
+    for landed, counts in pieces.items():
+        rest = RangeSet.of(landed) - lost
+        out.update({landed: counts} if rest.covers(landed) else dict.fromkeys(rest))
     return out
 
 
@@ -62,19 +54,19 @@ def common_blocks(ours: RangeAccounts, theirs: RangeAccounts) -> Iterator[tuple[
     order.
     """
     for p in sorted(ours):
-        here, there = _borders(ours[p]), _borders(theirs.get(p, []))
+        here, there = _borders(ours[p]), _borders(theirs.get(p, ()))
         for start, end in pairwise(sorted({min(here), *(here & there), max(here)})):
             yield p, OffsetRange(start, end)
 
 
-def _borders(pieces: Iterable[RangeAccount]) -> set[int]:
-    return {offset for piece in pieces for offset in (piece.range.start, piece.range.end)}
+def _borders(ranges: Iterable[OffsetRange]) -> set[int]:
+    return {offset for landed in ranges for offset in (landed.start, landed.end)}
 
 
-def counts_in(pieces: Iterable[RangeAccount], requested: OffsetRange) -> Counts | None:
+def counts_in(pieces: Mapping[OffsetRange, Counts | None], requested: OffsetRange) -> Counts | None:
     """Return the counts of a range; ``None`` if it is incomplete, or part of it is unknown."""
-    inside = [p for p in pieces if requested.start <= p.range.start and p.range.end <= requested.end]
-    counts = [p.counts for p in inside if p.counts is not None]
-    if len(counts) < len(inside) or sum(len(p.range) for p in inside) < len(requested):
+    inside = {r: c for r, c in pieces.items() if requested.start <= r.start and r.end <= requested.end}
+    counts = [c for c in inside.values() if c is not None]
+    if len(counts) < len(inside) or sum(map(len, inside)) < len(requested):
         return None
     return sum(counts, Counts())

@@ -190,7 +190,7 @@ def _landing_snapshots(
         if record is None:
             continue
         files: Sequence[AddedFile] = at_head.get(snapshot.snapshot_id, ())
-        if sum(f.rows for f in files) != record.rows + copied_rows(record):
+        if sum(rows for _, rows in files) != record.rows + copied_rows(record):
             # Others rewrote or removed some of them since, or it is wrong: its own manifests show which.
             files = [_added(e) for e in _entries(reading, snapshot) if e.snapshot_id == snapshot.snapshot_id]
         yield LandingSnapshot(
@@ -219,14 +219,14 @@ def _find_lost_files(
     """Report files of landings that are no longer in the table, although no snapshot removed them: a commit left out a
     manifest. A commit that removes files names them in a manifest of its own.
     """
-    gone = {f.path: f for s in landing for f in s.files}
-    for path in chain((e.data_file.file_path for e in entries), (f.path for s in landing for f in s.removed)):
+    gone = {path: rows for s in landing for path, rows in s.files}
+    for path in chain((e.data_file.file_path for e in entries), (path for s in landing for path, _ in s.removed)):
         gone.pop(path, None)
     for snapshot in line if gone else ():
-        for removed in _removed(reading, snapshot):
-            gone.pop(removed.path, None)
+        for path, _ in _removed(reading, snapshot):
+            gone.pop(path, None)
     if gone:
-        rows, some = sum(f.rows for f in gone.values()), ", ".join(sorted(gone)[:MOST_NAMED])
+        rows, some = sum(gone.values()), ", ".join(sorted(gone)[:MOST_NAMED])
         reading.wrong(
             f"{len(gone)} landed files of {rows} rows are missing, and no snapshot reports their "
             f"removal: {some}{' …' if len(gone) > MOST_NAMED else ''}. Roll back to the last snapshot that has them"
@@ -258,15 +258,15 @@ def _listed(
 
 
 def _added(entry: ManifestEntry) -> AddedFile:
-    return AddedFile(path=entry.data_file.file_path, rows=entry.data_file.record_count)
+    return entry.data_file.file_path, entry.data_file.record_count
 
 
 def _check_paths(reading: _HistoryReading, landing: Iterable[LandingSnapshot]) -> None:
     metadata = reading.table.metadata
     roots = data_roots(metadata.location, metadata.properties)
     for snapshot in landing:
-        for file in snapshot.files:
-            if problem := path_problem(file.path, roots):
+        for path, _ in snapshot.files:
+            if problem := path_problem(path, roots):
                 reading.wrong(f"{problem}: it is of another table, or was moved there", snapshot.record.snapshot_id)
 
 

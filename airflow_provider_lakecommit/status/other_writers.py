@@ -103,18 +103,18 @@ def brought_back(
     :param beside: those in the metadata but not on the branch; requested only if there is such a file
     :param logged: one of these whose restored rows are reported already
     """
-    counted, ours = {f.path for s in landing for f in s.files}, {s.record.snapshot_id for s in landing}
+    counted, ours = {path for s in landing for path, _ in s.files}, {s.record.snapshot_id for s in landing}
     found = {
         n: files
         for n in line
-        if n not in ours and (files := [f for f in added.get(n, ()) if f.path not in counted and _is_ours(f.path)])
+        if n not in ours and (files := [f for f in added.get(n, ()) if f[0] not in counted and _is_ours(f[0])])
     }
     if not found:
         return
-    of = {f.path: s for s in beside() for f in s.files}
+    of = {path: s for s in beside() for path, _ in s.files}
     known = landing[-1].sections.keys() if landing else ()
     for n, files in found.items():
-        if logged is not None and {s.record.snapshot_id for f in files if (s := of.get(f.path))} == {logged}:
+        if logged is not None and {s.record.snapshot_id for path, _ in files if (s := of.get(path))} == {logged}:
             continue
         yield _finding(table, n, files, of, known, landing, line)
 
@@ -128,12 +128,12 @@ def _finding(
     landing: Sequence[LandingSnapshot],
     line: Sequence[int],
 ) -> Finding:
-    sources = {s.record.snapshot_id: s for f in files if (s := of.get(f.path)) is not None and s.key in known}
+    sources = {s.record.snapshot_id: s for path, _ in files if (s := of.get(path)) is not None and s.key in known}
     newer = line[: line.index(snapshot_id)]
     since = {s.key for s in landing if s.record.kind is SnapshotKind.INIT and s.record.snapshot_id in newer}
     wrong = any(s.key not in since for s in sources.values())
     whose = ", ".join(sorted({f"landing {s.record.landing}" for s in sources.values()})) or "a landing"
-    rows = sum(f.rows for f in files)
+    rows = sum(n for _, n in files)
     text = (
         f"another writer added {len(files)} files of {whose} with {rows} rows, and no ledger counts them: they were "
         "rolled back, so their offsets are read again, and these rows are duplicated then. Remove the files, or assert "

@@ -274,15 +274,15 @@ def _missing(landing: Landing, role: Role, histories: Sequence[TableHistory], ta
     explained = any(h.fewer for h in histories) or tally.unmarked
     unknown: dict[Reading, RangeSet] = {}
     for p, pieces in sorted(pieces_in(first, landing.name).items()):
-        for piece in pieces:
-            place = _reading_of(first, p, piece.range) if everywhere[p].covers(piece.range) else None
-            there = None if place is None else tally.there(place, piece.range)
-            if piece.counts is None or there is None:
+        for landed, counts in pieces.items():
+            place = _reading_of(first, p, landed) if everywhere[p].covers(landed) else None
+            there = None if place is None else tally.there(place, landed)
+            if counts is None or there is None:
                 place = p.topic, p.partition, None
-                unknown[place] = unknown.get(place, RangeSet()) | RangeSet.of(piece.range)
+                unknown[place] = unknown.get(place, RangeSet()) | RangeSet.of(landed)
                 continue
-            counted = getattr(piece.counts, disposition) + len(replayed[p] & RangeSet.of(piece.range))
-            text = f"of {p} {piece.range} {there} records have a row, but {counted} were counted"
+            counted = getattr(counts, disposition) + len(replayed[p] & RangeSet.of(landed))
+            text = f"of {p} {landed} {there} records have a row, but {counted} were counted"
             if there < counted and explained:
                 yield note_on(name, f"{text}: other writers removed rows, or rows do not identify their record")
             elif there < counted and upserted:

@@ -202,7 +202,7 @@ def _kept(requested: Coverage, closed: Coverage, record: SnapshotRecord) -> Iter
 
 def _more_than_rejected(replayed: Coverage, pieces: RangeAccounts) -> Iterator[str]:
     for p, ranges in sorted(replayed.parts.items()):
-        for piece in pieces.get(p, ()):
-            many = len(ranges & RangeSet.of(piece.range))
-            if piece.counts is not None and many > piece.counts.rejected:
-                yield f"of {p} {piece.range} {many} dead letters were replayed, {piece.counts.rejected} were rejected"
+        for landed, counts in pieces.get(p, {}).items():
+            many = len(ranges & RangeSet.of(landed))
+            if counts is not None and many > counts.rejected:
+                yield f"of {p} {landed} {many} dead letters were replayed, {counts.rejected} were rejected"

@@ -232,7 +232,7 @@ def _table(
         pending_slices=len(staged),
         pending_files=sum(a.file_count(name) for a in staged),
         pending_bytes=sum(a.report.bytes for a in staged),
-        waiting=tuple(str(w) for w in settle(staged, ledger.section, ledger.others).waiting),
+        waiting=tuple(why for _, why in settle(staged, ledger.section, ledger.others).waiting),
     )
 
 

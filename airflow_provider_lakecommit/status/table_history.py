@@ -42,12 +42,8 @@ def note_on(table: str, text: str, snapshot_id: int | None = None) -> Finding:
     return Finding(level=Severity.NOTE, table=table, snapshot_id=snapshot_id, text=text)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AddedFile:
-    """A data file that a snapshot added."""
-
-    path: str
-    rows: int
+AddedFile = tuple[str, int]
+"""The path and the rows of a data file that a snapshot added."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -234,7 +234,7 @@ def _dispositions(landing: str, data: TableHistory, dead: TableHistory) -> Itera
     """Yield ranges where the other table has not exactly the records that the data table has no row of."""
     rejects, in_data, in_dead = Coverage(), pieces_in(data, landing), pieces_in(dead, landing)
     for p, block in common_blocks(in_data, in_dead):
-        ours, theirs = counts_in(in_data[p], block), counts_in(in_dead.get(p, ()), block)
+        ours, theirs = counts_in(in_data[p], block), counts_in(in_dead.get(p, {}), block)
         if ours is None or ours.rejected or theirs is None or theirs.rejected:
             rejects |= Coverage({p: RangeSet.of(block)})
         if (problem := _disposition(f"{p} {block}", ours, theirs, data.table)) is not None:

@@ -44,7 +44,7 @@ def check_table(history: TableHistory) -> Iterator[Finding]:
         texts = [*_accounting(s)]
         if before is not None:
             had = covered_of(before, s.record.landing)
-            texts = [*_sections(before, s), *texts, *removal_problems(s.record, [f.rows for f in s.removed], had)]
+            texts = [*_sections(before, s), *texts, *removal_problems(s.record, [rows for _, rows in s.removed], had)]
         yield from (wrong_in(history.table, text, s.record.snapshot_id) for text in texts)
         if out := taken_from(s.record, s.record.landing):
             taken[s.record.landing] = taken.get(s.record.landing, Coverage()) | out
@@ -71,7 +71,7 @@ def _replaced(history: TableHistory) -> Iterator[Finding]:
         if out and (left := out - covered_of(history.snapshots[-1].sections, landing)):
             text = f"{left} was removed from the ledger of landing {landing!r} and not landed again"
             yield note_on(history.table, text)
-    for path in back_again((f.path for s in history.snapshots for f in s.removed), history.head):
+    for path in back_again((name for s in history.snapshots for name, _ in s.removed), history.head):
         yield wrong_in(history.table, f"file {path} was replaced, but another writer has restored it")
 
 
@@ -112,7 +112,7 @@ def _accounting(s: LandingSnapshot) -> Iterator[str]:
         counts, ranges = parts.get(p, Counts()), s.record.ranges[p]
         if counts.total != len(ranges):
             yield f"{p}: {ranges} spans {len(ranges)} offsets, but {counts.total} are accounted for ({counts})"
-    if s.record.rows + (copied := copied_rows(s.record)) != (in_files := sum(f.rows for f in s.files)):
+    if s.record.rows + (copied := copied_rows(s.record)) != (in_files := sum(rows for _, rows in s.files)):
         text = f"{s.record.rows} rows" + (f" and {copied} copied ones" if copied else "")
         yield f"reports {text}, but its {len(s.files)} files have {in_files}"
 
@@ -135,7 +135,7 @@ def _shape(sections: Sections, taken: Mapping[str, Coverage]) -> Iterator[str]:
 
 
 def _paths(history: TableHistory) -> Iterator[str]:
-    added = Counter(f.path for s in history.snapshots for f in s.files)
+    added = Counter(path for s in history.snapshots for path, _ in s.files)
     yield from (f"file {path} was added by {n} snapshots" for path, n in added.items() if n > 1)
     counts = Counter(history.head)
     yield from (f"file {path} is in the table {n} times" for path, n in counts.items() if n > 1 and added[path] < 2)

@@ -369,7 +369,7 @@ class TestWhatDoesNotFit:
             closed = world.close(run, opened)
             assert closed.stopped == opened.plan.reason
             commit = Commit.from_dict(closed.to_dict())
-            assert decide(Ended(plan="success", groups={}, commit="skipped", closed=commit)).verdict == "failed"
+            assert decide(Ended(plan="success", groups={}, commit="skipped", closed=commit))[0] == "failed"
             with world.session() as session:
                 standing, why = status_verdict(read_status(session))
             assert standing is StatusVerdict.BLOCKED

@@ -26,7 +26,7 @@ from airflow_provider_lakecommit.control.control_log import ControlRecord
 from airflow_provider_lakecommit.control.control_topic import ControlTopic
 from airflow_provider_lakecommit.control.records import Outgoing, Sender, read_entries, table_reference
 from airflow_provider_lakecommit.core.identity import attempt_id, slice_id
-from airflow_provider_lakecommit.core.log import CycleOpened, Directives, Raised, SliceReported
+from airflow_provider_lakecommit.core.log import CycleOpened, Directives, SliceReported
 from airflow_provider_lakecommit.core.model import (
     Budget,
     Counts,
@@ -262,7 +262,7 @@ def the_beginning_of_slices(attacker: Attacker) -> None:
 def published(attacker: Attacker) -> None:
     plan = attacker.cycle.plan
     target = next(t for t in plan.targets if t.table == TABLE)
-    raised = Raised(coverage=plan.coverage, budget=Budget(max_records=9, max_ratio=1))
+    raised = (plan.coverage, Budget(max_records=9, max_ratio=1))
     attacker.send(
         [
             attacker.sender("commit").published(

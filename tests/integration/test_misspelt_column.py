@@ -52,14 +52,14 @@ def test_it_ends_early_with_its_cause_and_is_landed_once_it_is_fixed(
         group = group_result(world.landing, session.control, ticket)
         message = str(left_undone(group, "group 0"))
     closed = world.close("a", opened)
-    ended = decide(
+    verdict, reason = decide(
         Ended(plan="success", groups={0: "failed"}, commit="skipped", closed=Commit.from_dict(closed.to_dict()))
     )
-    for text in (result.detail, message, ended.reason, closed.causes[0]):
+    for text in (result.detail, message, reason, closed.causes[0]):
         assert text.startswith(CAUSE)
         assert "the rest was not read" in text
         assert "\n" not in text
-    assert (closed.published, closed.reason, ended.verdict) == ((), None, "failed")
+    assert (closed.published, closed.reason, verdict) == ((), None, "failed")
 
     idle = world.open("b")
     assert (idle.slices, str(idle.plan.reason).partition(" [")[0]) == ((), f"blocked: {world.landing.topics}[0]")

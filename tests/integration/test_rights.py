@@ -31,7 +31,7 @@ from airflow_provider_lakecommit.kafka.truncation import diverged
 from airflow_provider_lakecommit.spark.read import SliceReader
 from airflow_provider_lakecommit.status.doctor.brokers import brokers
 from airflow_provider_lakecommit.status.doctor.finding import Level
-from airflow_provider_lakecommit.status.doctor.roles import NEEDS, Role
+from airflow_provider_lakecommit.status.doctor.roles import NEEDS, SETTINGS, Role
 from dev.servers.kafka import Broker
 from tests.fixtures.kafka import Sender, create_topic, delete_topic
 from tests.support.declared import changed_landing, landing_of
@@ -54,11 +54,9 @@ NO_GROUPS: Right = (ResourceType.GROUP, "*", LITERAL, ())
 def rights_of(role: Role) -> tuple[Right, ...]:
     """As docs/operate/security.rst has them, by a unit test."""
     needs = NEEDS[role]
-    topics = [
-        (TOPIC, name, LITERAL, (*operations, *([AclOperation.DESCRIBE_CONFIGS] if name in needs.settings else [])))
-        for name, operations in (("source", needs.source), ("control", needs.control))
-    ]
-    return (*topics, (IDS, "lakecommit-rows-@test-", PREFIXED, (WRITE, DESCRIBE) if needs.ids else ()))
+    settings = dict.fromkeys(SETTINGS.get(role, ()), (AclOperation.DESCRIBE_CONFIGS,))
+    topics = [(TOPIC, name, LITERAL, (*needs.get(name, ()), *settings.get(name, ()))) for name in ("source", "control")]
+    return (*topics, (IDS, "lakecommit-rows-@test-", PREFIXED, needs.get("ids", ())))
 
 
 class Guarded:

@@ -14,7 +14,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from airflow_provider_lakecommit.core.identity import slice_id
-from airflow_provider_lakecommit.core.log import Directives, Raised
+from airflow_provider_lakecommit.core.log import Directives
 from airflow_provider_lakecommit.core.model import (
     Budget,
     ControlPosition,
@@ -136,7 +136,7 @@ DIRECTIVES = st.builds(
     Directives,
     released=st.lists(UUIDS, max_size=2).map(tuple),
     voided=st.lists(UUIDS, max_size=2).map(tuple),
-    raised=st.lists(st.builds(Raised, coverage=COVERAGES, budget=BUDGETS), max_size=2).map(tuple),
+    raised=st.lists(st.tuples(COVERAGES, BUDGETS), max_size=2).map(tuple),
 )
 
 

@@ -17,6 +17,7 @@ slice is always admitted.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -51,21 +52,13 @@ HANDED_BACK = f"which lands in its place until `{CONNECT_ADOPT}` takes it over"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pending:
-    """Unpublished work of one table. ``files`` and ``bytes`` of unreported slices are estimates."""
-
-    slices: int = 0
-    files: int = 0
-    bytes: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Pressure:
     """All that admission depends on.
 
     :param failed: per table, the last cycles in a row whose commits failed for it
     :param open_cycles: windows that are, or may be, worked on
     :param deadline: when the first of their claims ends
+    :param pending: unpublished slices, files and bytes per table; those of unreported slices are estimates
     :param slice_files: files per slice and table, by earlier reports
     :param record_bytes: bytes of a source record, by earlier landings
     :param holes: unread offsets that pending slices wait for
@@ -77,7 +70,7 @@ class Pressure:
     failed: Mapping[str, tuple[CommitFailed, ...]]
     open_cycles: int = 0
     deadline: datetime | None = None
-    pending: Mapping[str, Pending] = field(default_factory=dict)
+    pending: Mapping[str, Counter[str]] = field(default_factory=dict)
     slice_files: int = 1
     record_bytes: int = UNKNOWN_RECORD_BYTES
     holes: int = 0
@@ -116,7 +109,7 @@ def pressure_of(
     for table in landing_state.ledgers:
         staged = [a for a in landing_state.accepted[table] if a.file_count(table)]
         coming = [s for _, slices in at_work for s in slices if table in s.tables]
-        pending[table] = Pending(
+        pending[table] = Counter(
             slices=len(staged) + len(coming),
             files=sum(a.file_count(table) for a in staged) + slice_files * len(coming),
             bytes=sum(a.report.bytes for a in staged) + known * sum(len(s) for s in coming),
@@ -141,7 +134,7 @@ def pressure_of(
 def _slice_files(landing_state: LandingState) -> int:
     """Return the files per slice, of the table with most."""
     reports = {a.report.attempt: a.report for some in landing_state.accepted.values() for a in some}
-    reports.update({r.slice.report.attempt: r.slice.report for r in landing_state.redundant})
+    reports.update({a.report.attempt: a.report for a, _ in landing_state.redundant})
     files: dict[str, list[int]] = {}
     for report in reports.values():
         for t in report.tables:
@@ -257,7 +250,7 @@ def _full_budgets(p: Pressure, t: Terms) -> Iterator[Refuse]:
         (RefusalState.PENDING_BYTES, "bytes", p.record_bytes),
     ):
         most = getattr(t.budget, kind)
-        pending = {table: getattr(of, kind) for table, of in p.pending.items()}
+        pending = {table: of[kind] for table, of in p.pending.items()}
         full = (table for table, n in pending.items() if most is not None and n and n + per_slice > most)
         if (table := next(full, None)) is not None:
             row = p.failed.get(table, ())
@@ -279,9 +272,9 @@ def admit(pressure: Pressure, terms: Terms) -> Admit | Refuse:
 def _admitted(p: Pressure, t: Terms) -> Admit:
     """Admit what is left of each budget, in the table that has least."""
     pending, budget = p.pending.values(), t.budget
-    slices = [budget.slices - h.slices for h in pending if budget.slices is not None]
-    slices += [(budget.files - h.files) // p.slice_files for h in pending if budget.files is not None]
-    records = [(budget.bytes - h.bytes) // p.record_bytes for h in pending if budget.bytes is not None]
+    slices = [budget.slices - h["slices"] for h in pending if budget.slices is not None]
+    slices += [(budget.files - h["files"]) // p.slice_files for h in pending if budget.files is not None]
+    records = [(budget.bytes - h["bytes"]) // p.record_bytes for h in pending if budget.bytes is not None]
     most = Admit(
         slices=max(1, min(slices)) if slices else None,
         records=max(1, min(records)) if records else None,

@@ -55,7 +55,7 @@ def measure(landing_state: LandingState, table: str, commit_ids: Iterable[UUID])
     :param table: the data table, whose files count
     """
     taken = [a for some in landing_state.accepted.values() for a in some]
-    taken += [r.slice for r in landing_state.redundant]
+    taken += [a for a, _ in landing_state.redundant]
     reports = {a.report.attempt: a for a in taken if a.report.cost is not None and a.report.tables}
     out = {}
     for commit_id in dict.fromkeys(commit_ids):

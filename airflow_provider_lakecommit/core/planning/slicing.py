@@ -39,7 +39,7 @@ def cut(chosen: RangesByTables, landing_state: LandingState, limits: WindowLimit
     chosen_ranges = Coverage.union(chosen.values())
     out: list[tuple[int, Slice]] = []
     waiting = partitions_of_blocked_slices(landing_state)
-    raised = Coverage.union(r.coverage for r in landing_state.raised)
+    raised = Coverage.union(coverage for coverage, _ in landing_state.raised)
     for tables, coverage in sorted(chosen.items()):
         troubled = Coverage({p: s for p, s in coverage.parts.items() if p in waiting or landing_state.suspects[p]})
         alone = (coverage & (landing_state.suspects | raised)) | troubled
@@ -82,7 +82,7 @@ def _before(span: Span, coverage: Coverage) -> int:
 
 def _apart(coverage: Coverage, landing_state: LandingState) -> Iterable[tuple[SourcePartition, OffsetRange]]:
     """Yield the ranges to be tried alone: those of each raised budget apart, and suspects apart from the rest."""
-    for own in (*(r.coverage for r in reversed(landing_state.raised)), coverage):
+    for own in (*(raised for raised, _ in reversed(landing_state.raised)), coverage):
         both, coverage = coverage & own, coverage - own
         for some in (both & landing_state.suspects, both - landing_state.suspects):
             yield from some.items()
@@ -119,4 +119,4 @@ def _pack(
 
 def _budget(spans: Sequence[Span], landing_state: LandingState) -> Budget | None:
     of = Coverage.of((s.partition, s.range) for s in spans)
-    return next((r.budget for r in reversed(landing_state.raised) if r.coverage.overlaps(of)), None)
+    return next((budget for raised, budget in reversed(landing_state.raised) if raised.overlaps(of)), None)

@@ -30,18 +30,6 @@ from airflow_provider_lakecommit.core.state import AcceptedSlice, LandingState
 Watermarks = Mapping[SourcePartition, Watermark]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Loss:
-    """Reported ranges of one partition that cannot be read again, and at most how many records they have."""
-
-    partition: SourcePartition
-    ranges: RangeSet
-    records: int
-
-    def __str__(self) -> str:
-        return f"{self.partition} {self.ranges} ({self.records} records)"
-
-
 def removed(coverage: Coverage, watermarks: Watermarks) -> Coverage:
     """Return the part of these ranges that the source does not have."""
     return Coverage({p: _removed(s, watermarks.get(p)) for p, s in coverage.parts.items()})
@@ -67,8 +55,10 @@ def voidable_slices(landing_state: LandingState, watermarks: Watermarks) -> dict
     return {a.report.attempt: f"{a.coverage} waits for a blocked or failing range of {p}" for a, p in found}
 
 
-def losses(accepted: Iterable[AcceptedSlice], watermarks: Watermarks) -> tuple[Loss, ...]:
-    """Return what voiding these slices would lose, by partition."""
+def losses(accepted: Iterable[AcceptedSlice], watermarks: Watermarks) -> tuple[str, ...]:
+    """Return what voiding these slices would lose: per partition the reported ranges that cannot be read again, and at
+    most how many records they have.
+    """
     ranges: dict[SourcePartition, RangeSet] = {}
     records: dict[SourcePartition, int] = {}
     for slice_ in accepted:
@@ -78,11 +68,11 @@ def losses(accepted: Iterable[AcceptedSlice], watermarks: Watermarks) -> tuple[L
             if lost:
                 ranges[p] = ranges.get(p, RangeSet()) | lost
                 records[p] = records.get(p, 0) + min(len(lost), report.counts.landed + report.counts.rejected)
-    return tuple(Loss(partition=p, ranges=s, records=records[p]) for p, s in sorted(ranges.items()))
+    return tuple(f"{p} {s} ({records[p]} records)" for p, s in sorted(ranges.items()))
 
 
-def losses_text(found: Iterable[Loss]) -> str:
-    return ", ".join(map(str, found)) or "nothing"
+def losses_text(found: Iterable[str]) -> str:
+    return ", ".join(found) or "nothing"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +84,7 @@ class Rescued:
 
     published: Coverage = field(default_factory=Coverage)
     bridged: Coverage = field(default_factory=Coverage)
-    lost: tuple[Loss, ...] = ()
+    lost: tuple[str, ...] = ()
 
     @property
     def covered(self) -> Coverage:
@@ -144,24 +134,16 @@ def _removed(s: RangeSet, mark: Watermark | None) -> RangeSet:
     return s if mark is None else s & RangeSet.of((0, mark.start))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RefusedRange:
-    """Ranges that ``tables`` lack, and that ``holder`` has by other or unknown rules."""
-
-    tables: tuple[str, ...]
-    holder: str
-    ranges: Coverage
-
-
 def other_rules(
     landing_state: LandingState, missing: Missing, rules: str, alike: Mapping[str, Coverage] = MappingProxyType({})
-) -> tuple[RefusedRange, ...]:
-    """Return the ranges that cannot be read for the tables that lack them.
+) -> dict[tuple[tuple[str, ...], str], Coverage]:
+    """Return the ranges that cannot be read for the tables that lack them, by these tables and the table that has the
+    ranges by other or unknown rules.
 
     :param rules: the current rules
     :param alike: by table, ranges of unknown rules that can only have been judged by the current ones
     """
-    out: list[RefusedRange] = []
+    out = {}
     for tables, lacking in missing.ranges.items():
         for holder, ledger in landing_state.ledgers.items():
             if holder in tables:
@@ -174,8 +156,8 @@ def other_rules(
                 unevaluated(same, present) - alike.get(holder, Coverage())
             )
             if ranges:
-                out.append(RefusedRange(tables=tables, holder=holder, ranges=ranges))
-    return tuple(out)
+                out[tables, holder] = ranges
+    return out
 
 
 def outruled(

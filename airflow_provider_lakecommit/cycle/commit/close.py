@@ -243,7 +243,7 @@ def waiting_slices(ledgers: Iterable[TableLedger], accepted: Mapping[str, Sequen
     """Yield the slices with rows that cannot be published yet, with the offset that is missing before each."""
     for ledger in ledgers:
         waiting = settle(accepted[ledger.table], ledger.section, ledger.others).waiting
-        yield from (f"{ledger.table}: {w}" for w in waiting if w.slice.file_count(ledger.table))
+        yield from (f"{ledger.table}: {why}" for s, why in waiting if s.file_count(ledger.table))
 
 
 def _forgotten(ticket: CycleTicket) -> str:

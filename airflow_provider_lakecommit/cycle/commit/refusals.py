@@ -29,7 +29,6 @@ from airflow_provider_lakecommit.control import Outgoing
 from airflow_provider_lakecommit.core import (
     RESET_OFFSETS,
     AcceptedSlice,
-    Loss,
     Over,
     blocking,
     losses,
@@ -53,7 +52,7 @@ class Refusals:
     voided: dict[UUID, str]
     not_taken: dict[UUID, str] = field(default_factory=dict)
     kept: set[UUID] = field(default_factory=set)
-    unpublishable: dict[UUID, tuple[str, tuple[Loss, ...]]] = field(default_factory=dict)
+    unpublishable: dict[UUID, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
     _source: SourceState | None = None
 
     def of(self, accepted: Sequence[AcceptedSlice]) -> list[AcceptedSlice]:

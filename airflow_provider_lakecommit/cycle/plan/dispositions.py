@@ -26,7 +26,6 @@ from airflow_provider_lakecommit.core import (
     LandingState,
     Missing,
     RangeSet,
-    RefusedRange,
     SourcePartition,
     Watermark,
     differing,
@@ -63,7 +62,10 @@ def check_dispositions(
     alike = {t.name: _alike(landing, t, rules, landing_state) for t in prepared.tables} if always else {}
     if found := other_rules(landing_state, missing, rules, alike):
         holders = {t.name: t for t in prepared.tables}
-        raise LedgerError("LC6005", "; ".join(_text(landing, lane, one, holders[one.holder], marks) for one in found))
+        texts = (
+            _text(landing, lane, tables, ranges, holders[holder], marks) for (tables, holder), ranges in found.items()
+        )
+        raise LedgerError("LC6005", "; ".join(texts))
 
 
 def check_agreement(landing: Landing, prepared: Prepared, marks: Marks) -> None:
@@ -112,23 +114,25 @@ def _how(landing: Landing) -> str:
     return "--again" if landing.upsert.key else "--delete"
 
 
-def _text(landing: Landing, lane: str, one: RefusedRange, holder: PreparedTable, marks: Marks) -> str:
-    lacking, columns = " and ".join(one.tables), ", ".join(landing.data_tables)
-    ends = ",".join(f"{p.topic}:{p.partition}={s.ranges[-1].end}" for p, s in sorted(one.ranges.parts.items()))
-    before = _newest_without(landing, lane, one, holder, marks)
-    together = f"roll {one.holder} back to snapshot {before} to read them again for all tables; " if before else ""
+def _text(
+    landing: Landing, lane: str, tables: tuple[str, ...], ranges: Coverage, holder: PreparedTable, marks: Marks
+) -> str:
+    lacking, columns = " and ".join(tables), ", ".join(landing.data_tables)
+    ends = ",".join(f"{p.topic}:{p.partition}={s.ranges[-1].end}" for p, s in sorted(ranges.parts.items()))
+    before = _newest_without(landing, lane, ranges, holder, marks)
+    together = f"roll {holder.name} back to snapshot {before} to read them again for all tables; " if before else ""
     # By the columns of rows, if the source has all deleted ranges: no rollback or manual step is needed.
-    starts = ",".join(f"{p.topic}:{p.partition}={s.ranges[0].start}" for p, s in sorted(one.ranges.parts.items()))
+    starts = ",".join(f"{p.topic}:{p.partition}={s.ranges[0].start}" for p, s in sorted(ranges.parts.items()))
     what = "read them again in all tables" if landing.upsert.key else "delete the rest of them as well"
     out = f"{what} with `{RESET_OFFSETS} SPEC --from {starts} {_how(landing)}`, to the same effect; "
-    if not landing.upsert.key and _others_behind(landing.name, holder, one.ranges):
-        anew = " ".join(f"--range {p.topic}:{p.partition}={r.start}-{r.end}" for p, r in one.ranges.items())
+    if not landing.upsert.key and _others_behind(landing.name, holder, ranges):
+        anew = " ".join(f"--range {p.topic}:{p.partition}={r.start}-{r.end}" for p, r in ranges.items())
         out = f"replace these ranges in all tables with `{BACKFILL} SPEC --replace {anew}`; "
     marked = landing.columns.metadata or landing.upsert.key
-    together += out if marked and not removed(one.ranges, marks) else ""
-    commands = " and ".join(f"`{RESET_ASSERT} SPEC --table {t} --at {ends}`" for t in one.tables)
+    together += out if marked and not removed(ranges, marks) else ""
+    commands = " and ".join(f"`{RESET_ASSERT} SPEC --table {t} --at {ends}`" for t in tables)
     return (
-        f"{lacking} lacks {one.ranges}, which {one.holder} read with other columns of {columns} or another "
+        f"{lacking} lacks {ranges}, which {holder.name} read with other columns of {columns} or another "
         f"decoding of landing {landing.name}: read for {lacking} alone now, a record could end in "
         f"two tables, or in none. Nothing is read until you decide: {together}or undo the change until {lacking} "
         f"has them; or, if {lacking} is correct without them, confirm it with {commands}"
@@ -145,7 +149,7 @@ def _others_behind(landing: str, holder: PreparedTable, ranges: Coverage) -> boo
     return any(unmarked(shares_of(s.provenance, part), part) for s, part in there)
 
 
-def _newest_without(landing: Landing, lane: str, one: RefusedRange, holder: PreparedTable, marks: Marks) -> int | None:
+def _newest_without(landing: Landing, lane: str, ranges: Coverage, holder: PreparedTable, marks: Marks) -> int | None:
     """Return the newest snapshot whose ledger lacks these ranges, if going back to it loses no row: everything after it
     is this landing's own, and the source still has it.
     """
@@ -155,7 +159,7 @@ def _newest_without(landing: Landing, lane: str, one: RefusedRange, holder: Prep
             if snapshot.summary is None or snapshot.summary.operation is not Operation.REPLACE:
                 return None
             continue
-        if not any(s.covered.overlaps(one.ranges) for s in sections_of(snapshot)):
+        if not any(s.covered.overlaps(ranges) for s in sections_of(snapshot)):
             then = next((s.covered for s in sections_of(snapshot) if (s.landing, s.lane) == own), Coverage())
             return None if removed(now - then, marks) else snapshot.snapshot_id
         if (record.landing, record.lane) != own:

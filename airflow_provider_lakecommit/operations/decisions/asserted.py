@@ -15,7 +15,6 @@ from airflow_provider_lakecommit.core import (
     LAND,
     Coverage,
     LedgerSection,
-    Loss,
     SourcePartition,
     Watermark,
     losses_text,
@@ -42,7 +41,7 @@ class AssertedTable:
     reported: Coverage = field(default_factory=Coverage)
     others: tuple[LedgerSection, ...] | None = None
     old: LedgerSection | None = None
-    lost: tuple[Loss, ...] = ()
+    lost: tuple[str, ...] = ()
     doubted: str = ""
     endangered: Mapping[UUID, str] = field(default_factory=dict)
     rows: int | None = None

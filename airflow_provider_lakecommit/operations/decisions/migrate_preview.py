@@ -18,7 +18,7 @@ from airflow_provider_lakecommit.core import BACKFILL, LedgerSection, SourcePart
 from airflow_provider_lakecommit.cycle import LandingSession, ledger_states
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
 from airflow_provider_lakecommit.iceberg import require_ledger
-from airflow_provider_lakecommit.kafka import CopyPosition, PartitionLog, SourceState, SourceTopics, position_in_copy
+from airflow_provider_lakecommit.kafka import PartitionLog, SourceState, SourceTopics, position_in_copy
 from airflow_provider_lakecommit.operations.decisions.starts import PLAIN, Start, offsets_of
 
 SAME = "same"
@@ -32,19 +32,19 @@ Landed = dict[SourcePartition, OldEnd]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigratedPartition:
     """One partition of the new cluster. ``landed`` is how far the old one is in the data table, ``exact`` where the
-    record after that is in the new one, if that could be compared.
+    record after that is in the new one, or why this is unknown; ``None``: nothing was compared.
     """
 
     partition: SourcePartition
     mark: Watermark
     next: int
     landed: int | None = None
-    exact: CopyPosition | None = None
+    exact: int | str | None = None
 
     @property
     def compared(self) -> int | None:
         """Return where the record after the landed ones is in the new cluster; ``None``: it could not be compared."""
-        return self.exact.offset if self.exact else None
+        return self.exact if isinstance(self.exact, int) else None
 
     @property
     def copied(self) -> int:
@@ -67,7 +67,7 @@ class MigratedPartition:
         if self.exact is None:
             return f"{text}; not compared"
         if self.compared is None:
-            return f"{text}; {self.exact.why}"
+            return f"{text}; {self.exact}"
         if self.skipped:
             return f"{text}; SKIPS {len(self.skipped)} records"
         return f"{text}; {f'READS TWICE {len(self.twice)} records' if self.twice else 'exactly the next record'}"
@@ -118,9 +118,7 @@ class MigrationPreview:
             "apart": {table: [str(r) for r in some] for table, some in self.apart.items()},
             "skipped": {str(r.partition): len(r.skipped) for r in self.partitions if r.skipped},
             "read_twice": {str(r.partition): len(r.twice) for r in self.partitions if r.twice},
-            "not_compared": [
-                str(r.partition) for r in self.partitions if r.landed and not (r.exact and r.exact.offset)
-            ],
+            "not_compared": [str(r.partition) for r in self.partitions if r.landed and not r.compared],
         }
 
 
@@ -182,7 +180,7 @@ def _partition(
     p: SourcePartition,
     mark: Watermark,
     old: OldEnd | None,
-    exact: Mapping[tuple[SourcePartition, OldEnd], CopyPosition],
+    exact: Mapping[tuple[SourcePartition, OldEnd], int | str],
 ) -> MigratedPartition:
     """Return a partition that would begin with its first record."""
     if old is None:
@@ -248,7 +246,7 @@ def _compared(
     old: LedgerSection,
     source: SourceState,
     ends: Collection[tuple[SourcePartition, OldEnd]],
-) -> dict[tuple[SourcePartition, OldEnd], CopyPosition]:
+) -> dict[tuple[SourcePartition, OldEnd], int | str]:
     names = tuple(sorted({p.topic for _, (p, _) in ends}))
     with (
         closing(SourceTopics(kafka, names)) as originals,
@@ -257,13 +255,11 @@ def _compared(
         there = originals.watermarks()
         if there.cluster_id != old.cluster_id:
             raise SourceError("LC7028", f"--old is cluster {there.cluster_id}, but the tables are of {old.cluster_id}")
-        found = {}
+        found: dict[tuple[SourcePartition, OldEnd], int | str] = {}
         for new, (p, end) in sorted(ends):
             mark = there.partitions.get(p)
             if mark is None:
-                found[new, (p, end)] = CopyPosition(
-                    offset=None, why=f"the old cluster no longer has {p}: its topic was recreated"
-                )
+                found[new, (p, end)] = f"the old cluster no longer has {p}: its topic was recreated"
                 continue
             original = PartitionLog(kafka=kafka, topics=originals, partition=p, mark=mark)
             copy = PartitionLog(kafka=session.kafka, topics=copies, partition=new, mark=source.partitions[new])
@@ -303,14 +299,14 @@ def _next(one: MigratedPartition, start: Start | None, first: int | None, lenien
         return mark.start
     if start == SAME:
         return one.landed if first is None else max(one.landed, min(mark.start, first))
-    if exact is None or exact.offset is None:
+    if not isinstance(exact, int):
         if first is not None and lenient:
             return first
-        why = exact.why if exact else "the next record is unknown"
+        why = exact or "the next record is unknown"
         raise SourceError(
             "LC7030", f"{p}: {why}; state it (--from TOPIC:{p.partition}=OFFSET,…), or a time (--from 2026-03-01T12)"
         )
-    return exact.offset
+    return exact
 
 
 def _check_within(found: Iterable[MigratedPartition]) -> None:

@@ -28,7 +28,6 @@ from airflow_provider_lakecommit.core import (
     Cycle,
     Decision,
     Directives,
-    Raised,
     RangeSet,
     SliceReport,
     SliceReported,
@@ -192,7 +191,7 @@ def unblock(
             f"SPEC --skip --whole {named}`",
         )
     budgets = {p: raise_to or Budget(max_records=p.most_bad or 0, max_ratio=1.0) for p in again}
-    raised = tuple(Raised(coverage=_coverage([p]), budget=budget) for p, budget in budgets.items())
+    raised = tuple((_coverage([p]), budget) for p, budget in budgets.items())
     coverage = _coverage(parts)
     run = RunIdentity(deployment="person", dag_id="unblock", run_id=_run_id(session, decision))
     cycle = new_cycle(session, run, folded.state)

@@ -58,13 +58,13 @@ def brokers(
     yield ok("brokers", f"cluster {cluster} at {bootstrap_servers(kafka)}")
     control = landing.control_topic_name
     rights = {name: admin.rights(name) for name in (*landing.topic_names, control)}
-    for name in landing.topic_names if any(NEEDS[r].source for r in roles) else ():
+    for name in landing.topic_names if any("source" in NEEDS[r] for r in roles) else ():
         yield from _source(name, rights[name], admin.settings(name), landing, every)
     yield from _control(landing, admin, rights[control], every, roles)
     yield from _broker_settings(admin)
     prefix = f"lakecommit-{landing.name}-{f'@{deployment}-' if deployment else ''}"
     tried: bool | None = None
-    if any(NEEDS[r].ids for r in roles):
+    if any("ids" in NEEDS[r] for r in roles):
         found, tried = _transaction(prefix, kafka)
         yield found
     admin.close()
@@ -138,7 +138,7 @@ def _control(
         yield fail(check, "cannot be described, if it exists", "grant this principal DESCRIBE on it")
         return
     yield ok(check, f"{len(rights.partitions)} partitions")
-    operations = dict.fromkeys(operation for role in roles for operation in NEEDS[role].control)
+    operations = dict.fromkeys(operation for role in roles for operation in NEEDS[role]["control"])
     yield _granted(check.replace("control topic ", ""), rights, tuple(operations))
     settings = admin.settings(name)
     if settings is None:

@@ -60,7 +60,7 @@ def examine(
         for table in there:
             if (storage := session.tables.known_storage(name_of(table))) is not None:
                 out += vended(storage, name_of(table), time.time())
-        reads = any(NEEDS[role].source for role in roles)
+        reads = any("source" in NEEDS[role] for role in roles)
         if reads and (there or failed(*lake)):
             out += checked_after((*kafka, *lake), "headroom", lambda: headroom(session, every))
             data = next((t for t in there if name_of(t) == spec.landing.table), None)

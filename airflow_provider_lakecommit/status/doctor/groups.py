@@ -9,7 +9,7 @@ records of each partition name. A writer for one of them can write in the name o
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from itertools import islice
 from typing import Protocol
 from uuid import UUID
 
@@ -46,34 +46,23 @@ class Record(Protocol):
     def headers(self) -> tuple[tuple[str, bytes], ...]: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OtherGroup:
-    """Another group of the topic, a landing or a connector, and whether its newest record has a signature."""
-
-    group: str
-    landing: bool
-    signs: bool
-
-    def __str__(self) -> str:
-        # Any writer may have sent it.
-        name = "".join(letter if letter.isprintable() else "�" for letter in self.group[:MOST_LETTERS])
-        return f"landing {name.removeprefix(PREFIX)}" if self.landing else f"connector group {name}"
+OtherGroups = dict[str, frozenset[str]]
+"""The other groups of the topic, landings and connectors, with the names of their newest record's headers."""
 
 
-def other_groups(records: Iterable[Record], own: str) -> tuple[OtherGroup, ...]:
-    found: dict[str, OtherGroup] = {}
+def other_groups(records: Iterable[Record], own: str) -> OtherGroups:
+    found: OtherGroups = {}
     for record in records:
-        names = {name for name, _ in record.headers}
         try:
             group = head(record.value or b"").group_id
         except WireError:
             continue
         if group != own:
-            found[group] = OtherGroup(group=group, landing=HEADER in names, signs=SIGNATURE in names)
-    return tuple(found[group] for group in sorted(found))
+            found[group] = frozenset(name for name, _ in record.headers)
+    return {group: found[group] for group in sorted(found)}
 
 
-def shared(topic: str, others: tuple[OtherGroup, ...], *, signed: bool) -> CheckResult:
+def shared(topic: str, others: OtherGroups, *, signed: bool) -> CheckResult:
     """Return the finding for a landing that signs or not, and for the others."""
     if not others:
         return ok(CHECK, f"{topic} holds no records of others")
@@ -85,7 +74,7 @@ def shared(topic: str, others: tuple[OtherGroup, ...], *, signed: bool) -> Check
             f"{observed}, and this landing does not sign: a writer for one of them can write in its name",
             f"{own_topic}, or `{KEY}` next to the Kafka settings (docs: Security)",
         )
-    if unsigned := tuple(n for n in others if n.landing and not n.signs):
+    if unsigned := {g: names for g, names in others.items() if HEADER in names and SIGNATURE not in names}:
         return warn(
             CHECK,
             f"{observed}; {_text(unsigned)} {'does' if len(unsigned) == 1 else 'do'} not sign, so records in such a "
@@ -111,9 +100,15 @@ def _newest(session: LandingSession) -> Iterator[Record]:
         yield from session.control.read(partition, max(0, end - SCANNED_RECORDS)).records
 
 
-def _text(groups: tuple[OtherGroup, ...]) -> str:
+def _text(groups: OtherGroups) -> str:
     more = f" and {len(groups) - SHOWN} more" if len(groups) > SHOWN else ""
-    return ", ".join(map(str, groups[:SHOWN])) + more
+    return ", ".join(_name(group, landing=HEADER in groups[group]) for group in islice(groups, SHOWN)) + more
+
+
+def _name(group: str, *, landing: bool) -> str:
+    # Any writer may have sent it.
+    name = "".join(letter if letter.isprintable() else "�" for letter in group[:MOST_LETTERS])
+    return f"landing {name.removeprefix(PREFIX)}" if landing else f"connector group {name}"
 
 
 def signatures(session: LandingSession) -> Iterable[CheckResult]:

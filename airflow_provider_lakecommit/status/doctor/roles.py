@@ -9,7 +9,6 @@ transactional id) are not reported as missing.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 
 from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]  # public, and exported without saying so
@@ -34,26 +33,20 @@ LANDING_ROLES = (Role.PLAN, Role.WRITE, Role.COMMIT)
 """Roles of a landing under one connection, as in `lakecommit land`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoleRights:
-    """What a role does with each source topic, with the control topic and with the landing's transactional ids.
-    ``settings`` are topics (``source``, ``control``) whose settings it reads if allowed.
-    """
-
-    source: tuple[AclOperation, ...] = ()
-    control: tuple[AclOperation, ...] = ()
-    ids: bool = False
-    settings: tuple[str, ...] = ()
-
-
-NEEDS: Mapping[Role, RoleRights] = {
-    Role.PLAN: RoleRights(
-        source=(READ, DESCRIBE), control=(READ, WRITE, DESCRIBE), ids=True, settings=("source", "control")
-    ),
-    Role.WRITE: RoleRights(source=(READ, DESCRIBE), control=(READ, WRITE, DESCRIBE), ids=True),
-    Role.COMMIT: RoleRights(source=(READ, DESCRIBE), control=(READ, WRITE, DESCRIBE), ids=True, settings=("control",)),
-    Role.SENSOR: RoleRights(control=(READ, DESCRIBE)),
+USE: Mapping[str, tuple[AclOperation, ...]] = {
+    "source": (READ, DESCRIBE),
+    "control": (READ, WRITE, DESCRIBE),
+    "ids": (WRITE, DESCRIBE),
 }
+NEEDS: Mapping[Role, Mapping[str, tuple[AclOperation, ...]]] = {
+    Role.PLAN: USE,
+    Role.WRITE: USE,
+    Role.COMMIT: USE,
+    Role.SENSOR: {"control": (READ, DESCRIBE)},
+}
+"""What a role does with each source topic, with the control topic and with the landing's transactional ids."""
+SETTINGS: Mapping[Role, tuple[str, ...]] = {Role.PLAN: ("source", "control"), Role.COMMIT: ("control",)}
+"""Topics whose settings a role reads if allowed."""
 
 
 Granted = Mapping[str, frozenset[AclOperation] | None]
@@ -73,9 +66,9 @@ def role_findings(
     """
     for role in sorted(Role, key=lambda r: (r not in roles, list(Role).index(r))):
         needs, check = NEEDS[role], f"role {role}"
-        lacking, blind = list(_lacking(needs, topics, control)), list(_blind(needs, topics, control))
-        if needs.ids and ids is False:
-            lacking += [(o.name, "transactional-id", prefix) for o in (WRITE, DESCRIBE)]
+        lacking, blind = list(_lacking(needs, topics, control)), list(_blind(role, topics, control))
+        if ids is False:
+            lacking += [(o.name, "transactional-id", prefix) for o in needs.get("ids", ())]
         if lacking and role in roles:
             yield fail(check, f"lacks {_text(lacking)}", _grant(lacking))
         elif lacking:
@@ -83,17 +76,17 @@ def role_findings(
         elif blind and role in roles:
             yield warn(check, f"lacks {_text(blind)}, which is optional", _grant(blind))
         else:
-            yield ok(check, "has its rights" if ids is not None or not needs.ids else "has its rights on topics")
+            yield ok(check, "has its rights" if ids is not None or "ids" not in needs else "has its rights on topics")
 
 
-def _lacking(needs: RoleRights, topics: Granted, control: str) -> Iterator[Lack]:
+def _lacking(needs: Mapping[str, Iterable[AclOperation]], topics: Granted, control: str) -> Iterator[Lack]:
     for topic, may in topics.items():
-        operations = needs.control if topic == control else needs.source
+        operations = needs.get("control" if topic == control else "source", ())
         yield from ((o.name, "topic", topic) for o in operations if may is not None and o not in may)
 
 
-def _blind(needs: RoleRights, topics: Granted, control: str) -> Iterator[Lack]:
-    read = (t for t in topics if ("control" if t == control else "source") in needs.settings)
+def _blind(role: Role, topics: Granted, control: str) -> Iterator[Lack]:
+    read = (t for t in topics if ("control" if t == control else "source") in SETTINGS.get(role, ()))
     yield from ((CONFIGS.name, "topic", t) for t in read if (may := topics[t]) is not None and CONFIGS not in may)
 
 

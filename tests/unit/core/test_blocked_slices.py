@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from airflow_provider_lakecommit.core.blocks import blocked_slices, partitions_of_blocked_slices, without
-from airflow_provider_lakecommit.core.log import Directives, Raised
+from airflow_provider_lakecommit.core.log import Directives
 from airflow_provider_lakecommit.core.model import Budget
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.core.planning.missing import Watermark, WindowLimits, choose, find_missing
@@ -66,7 +66,7 @@ def test_of_a_partition_that_the_source_does_not_report_nothing_is_given_up() ->
 
 def test_what_is_kept_is_published_when_the_block_is_over() -> None:
     made = story()
-    made.opens("hand", log=Directives(raised=(Raised(coverage=coverage(STUCK), budget=BUDGET),)))
+    made.opens("hand", log=Directives(raised=((coverage(STUCK), BUDGET),)))
     made.opens("b", [STUCK], tables=(ORDERS, DEAD))
     made.reports("b", STUCK)
     landing_state = made.landing_state(*BOTH)

@@ -12,7 +12,7 @@ import pytest
 
 from airflow_provider_lakecommit.core.blocks import FAILURES_TO_BLOCK
 from airflow_provider_lakecommit.core.fold import fold
-from airflow_provider_lakecommit.core.log import Directives, Entry, Raised, SliceReported
+from airflow_provider_lakecommit.core.log import Directives, Entry, SliceReported
 from airflow_provider_lakecommit.core.model import Budget, Counts, SpanReport
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.core.state import LandingState, TableLedger, granted
@@ -33,7 +33,7 @@ from tests.support.story import (
 )
 
 A, B = [(P0, 0, 10)], [(P0, 10, 20)]
-RAISE_A = Directives(raised=(Raised(coverage=coverage(A), budget=Budget(max_records=9, max_ratio=1.0)),))
+RAISE_A = Directives(raised=((coverage(A), Budget(max_records=9, max_ratio=1.0)),))
 BOTH = (ledger(ORDERS), ledger(DEAD))
 
 
@@ -42,7 +42,7 @@ def accepted(landing_state: LandingState, table: str = ORDERS) -> list[UUID]:
 
 
 def reasons(landing_state: LandingState) -> list[str]:
-    return [r.reason for r in landing_state.redundant]
+    return [reason for _, reason in landing_state.redundant]
 
 
 def filtered(ranges: Ranges) -> tuple[SpanReport, ...]:
@@ -241,7 +241,7 @@ class TestNotRequested:
             story.entries.append(entry)
         landing_state = story.landing_state()
         assert accepted(landing_state) == [UUID(int=93)]
-        assert {r.reason for r in landing_state.redundant} == {
+        assert {reason for _, reason in landing_state.redundant} == {
             "its cycle planned nothing, and no blocked range is given up by it"
         }
         assert landing_state.blocked == ()

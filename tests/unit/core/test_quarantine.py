@@ -71,7 +71,7 @@ def test_a_report_that_contradicts_itself_is_not_accepted_and_its_slice_is_not_d
     ]
     state = fold(entries, [ledger(ORDERS)], TIMEOUT)
     assert [a.report.attempt for a in state.accepted[ORDERS]] == [right]
-    assert [r.slice.report.attempt for r in state.redundant] == [wrong]
+    assert [s.report.attempt for s, _ in state.redundant] == [wrong]
     assert message in state.quarantined[0].reason
     assert state.quarantined_count == 1
     (cycle,) = state.cycles.values()

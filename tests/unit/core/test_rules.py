@@ -12,7 +12,7 @@ import pytest
 
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.core.planning.missing import Missing
-from airflow_provider_lakecommit.core.planning.voiding import RefusedRange, other_rules
+from airflow_provider_lakecommit.core.planning.voiding import other_rules
 from airflow_provider_lakecommit.core.rules import (
     MOST_RULES,
     UNKNOWN,
@@ -127,7 +127,7 @@ def test_a_range_is_not_read_alone_by_other_rules(
     data = evaluated(ledger(ORDERS, [(P0, 0, 40)]), **of_data)
     state = Story().landing_state(data, ledger(DEAD, [(P0, 0, 10)]))
     others = other_rules(state, ALONE, NOW, {ORDERS: coverage(alike)})
-    assert others == (() if found is None else (RefusedRange(tables=(DEAD,), holder=ORDERS, ranges=coverage(found)),))
+    assert others == ({} if found is None else {((DEAD,), ORDERS): coverage(found)})
 
 
 def test_what_another_table_has_accepted_counts_as_what_it_has() -> None:
@@ -137,12 +137,12 @@ def test_what_another_table_has_accepted_counts_as_what_it_has() -> None:
     story.reports("a", [(P0, 10, 40)], rules=OLD)
     state = story.landing_state(ledger(ORDERS), ledger(DEAD))
     missing = Missing(ranges={(DEAD,): coverage([(P0, 0, 50)])})
-    assert [one.ranges for one in other_rules(state, missing, NOW)] == [coverage([(P0, 10, 40)])]
+    assert list(other_rules(state, missing, NOW).values()) == [coverage([(P0, 10, 40)])]
 
 
 def test_what_all_tables_lack_is_read_by_any_rules() -> None:
     state = Story().landing_state(evaluated(ledger(ORDERS, [(P0, 0, 40)]), old=coverage([(P0, 0, 40)])), ledger(DEAD))
-    assert other_rules(state, Missing(ranges={TABLES: coverage([(P0, 40, 90)])}), NOW) == ()
+    assert other_rules(state, Missing(ranges={TABLES: coverage([(P0, 40, 90)])}), NOW) == {}
 
 
 def reported_twice(first: str, second: str) -> dict[str, list[str]]:
@@ -175,7 +175,7 @@ def test_a_report_by_other_rules_than_those_of_another_tables_ledger_is_redundan
     data = evaluated(ledger(ORDERS, [(P0, 0, 10)]), old=coverage([(P0, 0, 10)]))
     state = story.landing_state(data, ledger(DEAD))
     assert state.accepted[DEAD] == ()
-    assert [r.reason for r in state.redundant] == [f"{ORDERS} has {coverage([(P0, 0, 10)])} by other rules"]
+    assert [reason for _, reason in state.redundant] == [f"{ORDERS} has {coverage([(P0, 0, 10)])} by other rules"]
 
 
 def test_nothing_is_forgotten_where_nothing_is_stored() -> None:
@@ -186,4 +186,4 @@ def test_nothing_is_forgotten_where_nothing_is_stored() -> None:
         ledger(ORDERS), replace(ledger(DEAD, [(P0, 0, 1)]), evaluated={**many, "rules 0": coverage([(P0, 0, 1)])})
     )
     lacking = Missing(ranges={(ORDERS,): coverage([(P0, 0, 1)])})
-    assert other_rules(state, lacking, "rules 0") == ()
+    assert other_rules(state, lacking, "rules 0") == {}

@@ -15,6 +15,7 @@ from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
 from airflow_provider_lakecommit.core.settle import (
     Settlement,
     chunks,
+    holes,
     passed_by_all,
     passed_ends,
     settle,
@@ -48,7 +49,7 @@ def test_nothing_of_a_stream_that_replaces_is_published_slice_by_slice() -> None
     assert (needed.others, needed.evaluated, needed.end(P0)) == (coverage([(P0, 0, 20), (P0, 60, 100)]), {}, 20)
     settled = settle(accepted([(P0, 20, 40)], [(P0, 40, 60)]), needed.section, needed.others)
     assert settled.ready == ()
-    assert ["until all of its lane is" in str(w) for w in settled.waiting] == [True, True]
+    assert ["until all of its lane is" in why for _, why in settled.waiting] == [True, True]
     whole = replace(needed, section=replace(section, covered=coverage([(P0, 20, 60)])))
     assert whole.end(P0) == 60
     assert ledger(others=[(P0, 0, 100)]).as_needed.others == coverage([(P0, 0, 100)])
@@ -83,9 +84,8 @@ class TestSettle:
     def test_a_slice_behind_a_hole_waits_and_reports_behind_what(self) -> None:
         settled = settle(accepted([(P0, 6, 9)]), ledger(covered=[(P0, 0, 5)]).section)
         assert settled.ready == ()
-        (waiting,) = settled.waiting
-        assert (waiting.partition, waiting.behind) == (P0, 5)
-        assert str(waiting) == "orders[0] [6, 9) is staged behind offset 5 of orders[0]"
+        ((_, reason),) = settled.waiting
+        assert reason == "orders[0] [6, 9) is staged behind offset 5 of orders[0]"
 
     def test_the_start_of_the_stream_counts_as_the_end_of_an_empty_ledger(self) -> None:
         assert ready([(P0, 100, 110)], starts={P0: 100}) == [0]
@@ -163,17 +163,17 @@ class TestSettleAgainstAllSubsets:
     @given(jigsaws())
     def test_every_slice_is_ready_or_waits(self, slices: list[Ranges]) -> None:
         settled = settle(accepted(*slices), ledger().section)
-        offsets = [s.offset for s in settled.ready] + [w.slice.offset for w in settled.waiting]
+        offsets = [s.offset for s in settled.ready] + [s.offset for s, _ in settled.waiting]
         assert sorted(offsets) == list(range(len(slices)))
 
     @STEADY
     @given(jigsaws())
     def test_what_keeps_a_slice_waiting_is_an_offset_that_is_not_ready(self, slices: list[Ranges]) -> None:
-        settled = settle(accepted(*slices), ledger().section)
-        have = union(list(settled.ready))
-        for w in settled.waiting:
-            assert have[w.partition].reach(0) <= w.behind
-            assert any(r.end > w.behind for r in w.slice.coverage[w.partition])
+        given_slices, section = accepted(*slices), ledger().section
+        have = union(list(settle(given_slices, section).ready))
+        for n, (p, behind) in holes([s.coverage for s in given_slices], Coverage(), section.starts).items():
+            assert have[p].reach(0) <= behind
+            assert any(r.end > behind for r in given_slices[n].coverage[p])
 
     @STEADY
     @given(jigsaws())

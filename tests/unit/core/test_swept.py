@@ -18,7 +18,7 @@ def test_a_report_behind_the_decision_is_not_taken_and_its_range_stays_free() ->
     assert story.reports("a", [(P0, 0, 10)]) == NEXT
     state = story.landing_state()
     assert state.accepted[ORDERS] == ()
-    assert [r.reason for r in state.redundant] == ["its files were swept before it was reported"]
+    assert [reason for _, reason in state.redundant] == ["its files were swept before it was reported"]
     assert state.cycles[story.id("a")].unfinished
     story.reports("a", [(P0, 0, 10)])
     assert len(story.landing_state().accepted[ORDERS]) == 1

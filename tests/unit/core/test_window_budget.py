@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_lakecommit.core.budgets import Over, blocking, left_out, over_by_window, over_ratio
-from airflow_provider_lakecommit.core.log import Directives, Raised, SliceReported
+from airflow_provider_lakecommit.core.log import Directives, SliceReported
 from airflow_provider_lakecommit.core.model import Budget, Counts, Plan, SliceReport, SpanReport
 from airflow_provider_lakecommit.core.state import TableLedger
 from tests.support.story import DEAD, ORDERS, P0, P1, STEADY, Ranges, Story, coverage, ledger, spans
@@ -229,7 +229,7 @@ def test_an_operator_who_raised_the_budget_meanwhile_is_not_overruled() -> None:
     story = Rejecting()
     story.opens("a", [A])
     story.rejects("a", A, 300)
-    raised = Raised(coverage=coverage(A), budget=Budget(max_records=300, max_ratio=1.0))
+    raised = (coverage(A), Budget(max_records=300, max_ratio=1.0))
     story.opens("decides", log=Directives(raised=(raised,)), slot=1)
     story.blocks()
     assert story.landing_state().blocked == ()

@@ -174,7 +174,7 @@ class TestResetBlocked:
         done = run(BLOCKED, how="Retry", agreed=previewed, decided_by=YES)
         assert (done["read_again"], done["skipped"]) == ({"orders[1]": [[0, 10]]}, False)
         budget = own_budget(landing.session.landing.budget, landing.session.landing.dead_letter_table)
-        assert [r.budget for r in landing.session.read_state(()).state.raised] == [budget]
+        assert [budget for _, budget in landing.session.read_state(()).state.raised] == [budget]
 
     def test_only_the_previewed_ranges_are_taken(self, run: Run, landing: FakeLanding) -> None:
         opened = landing.open("a")

@@ -38,12 +38,12 @@ def landed(*ends: int, rejected: int = 1) -> RangeAccounts:
 
 
 def listed(pieces: RangeAccounts) -> list[tuple[int, int, int | None]]:
-    return [(p.range.start, p.range.end, None if p.counts is None else p.counts.rejected) for p in pieces.get(P, [])]
+    return [(r.start, r.end, None if c is None else c.rejected) for r, c in pieces.get(P, {}).items()]
 
 
 def blocks(ours: RangeAccounts, theirs: RangeAccounts) -> list[tuple[int, int, int | None, int | None]]:
     found = [
-        (block, *(counts_in(each.get(p, ()), block) for each in (ours, theirs)))
+        (block, *(counts_in(each.get(p, {}), block) for each in (ours, theirs)))
         for p, block in common_blocks(ours, theirs)
     ]
     return [(b.start, b.end, a and a.rejected, c and c.rejected) for b, a, c in found]

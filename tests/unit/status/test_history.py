@@ -79,7 +79,7 @@ def test_a_sound_table_reports_each_snapshot_with_the_files_that_it_added(lake: 
     slices = [landed(lake, 0, 5), landed(lake, 5, 12)]
     found = history(lake, files=True)
     assert [s.record.rows for s in found.snapshots] == [0, 5, 7]
-    paths = [[f.path for f in s.files] for s in found.snapshots]
+    paths = [[path for path, _ in s.files] for s in found.snapshots]
     assert paths == [[], *([f.file_path for f in s.files] for s in slices)]
     assert sorted(found.head) == sorted(p for some in paths for p in some)
     assert (found.whole, found.problems) == (True, ())
@@ -173,7 +173,7 @@ def test_files_that_others_removed_since_are_found_in_the_snapshot_s_own_manifes
     landed(lake, 5, 9)
     lake.load().delete()
     found = history(lake)
-    assert [[f.rows for f in s.files] for s in found.snapshots] == [[], [5], [4]]
+    assert [[rows for _, rows in s.files] for s in found.snapshots] == [[], [5], [4]]
     assert found.head == ()
     assert texts(found, Severity.NOTE) == ["made by another writer (delete): it removed 9 rows and added 0"]
     assert found.fewer == 9

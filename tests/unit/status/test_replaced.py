@@ -20,7 +20,7 @@ from airflow_provider_lakecommit.iceberg.ledger.replaced import (
     sections_after,
 )
 from airflow_provider_lakecommit.iceberg.ledger.summary import SnapshotKind
-from airflow_provider_lakecommit.status.table_history import AddedFile, LandingSnapshot, Severity
+from airflow_provider_lakecommit.status.table_history import LandingSnapshot, Severity
 from airflow_provider_lakecommit.status.verify import check_landing
 from airflow_provider_lakecommit.status.verify_table import check_table
 from tests.unit.status.test_verify import (
@@ -47,8 +47,8 @@ TOOK = Replaced(
     rewritten_files=2,
     rewritten_bytes=1,
 )
-REMOVED = (AddedFile(path="f2", rows=10), AddedFile(path="f3", rows=9))
-COPIES = (AddedFile(path="c2", rows=5), AddedFile(path="c3", rows=4))
+REMOVED = (("f2", 10), ("f3", 9))
+COPIES = (("c2", 5), ("c3", 4))
 
 
 LEFT = cover((P0, 0, 5), (P1, 0, 4))
@@ -63,7 +63,7 @@ def deleting(took: Replaced = TOOK, covered: Coverage = LEFT) -> LandingSnapshot
 def anew() -> LandingSnapshot:
     """The same ranges come back in a stream of their own."""
     lane = replace(section(cover((P0, 5, 15)), starts={P0: 5}), lane=REPLAY)
-    files = (*COPIES, AddedFile(path="new", rows=10))
+    files = (*COPIES, ("new", 10))
     made = snapshot(
         4, cover((P0, 0, 5), (P1, 0, 4)), cover((P0, 5, 15)), kind=SnapshotKind.REPLACE, files=files, others=[lane]
     )
@@ -75,7 +75,7 @@ def wrong(*snapshots: LandingSnapshot, head: Iterable[str] | None = None) -> str
     if head is not None:
         table = replace(table, head=tuple(head))
     else:
-        removed = {f.path for s in table.snapshots for f in s.removed}
+        removed = {path for s in table.snapshots for path, _ in s.removed}
         table = replace(table, head=tuple(p for p in table.head if p not in removed))
     return texts(f for f in check_table(table) if f.level is Severity.WRONG)
 
@@ -100,7 +100,7 @@ def without_extra(s: LandingSnapshot) -> LandingSnapshot:
     ("forged", "message"),
     [
         (without_extra(deleting()), "does not record which"),
-        (replace(deleting(), removed=(*REMOVED, AddedFile(path="more", rows=3))), "removed files had 22"),
+        (replace(deleting(), removed=(*REMOVED, ("more", 3))), "removed files had 22"),
         (replace(deleting(), removed=REMOVED[:1]), "2 rewritten, but 1 are removed"),
         (replace(deleting(), files=COPIES[:1]), "reports 0 rows and 9 copied ones, but its 1 files have 5"),
         (deleting(replace(TOOK, copied_rows=4)), "its 2 files have 9"),

@@ -15,14 +15,13 @@ from airflow_provider_lakecommit.exceptions import WireError
 from airflow_provider_lakecommit.iceberg.ledger.summary import SnapshotKind, SnapshotRecord
 from airflow_provider_lakecommit.iceberg.ledger.summary_extras import REPLAYED, replay_of, replay_to_text
 from airflow_provider_lakecommit.operations.decisions.prune import pruned
-from airflow_provider_lakecommit.status.accounts import RangeAccount
 from airflow_provider_lakecommit.status.replaced import Step, is_replay, replay_problems
 from tests.fakes.lake import at, coverage, section
 
 P = at(0)
 BARE = replace(section(), covered=coverage((0, 0, 20)))
 HAS = [BARE]
-PIECES = {P: [RangeAccount(range=OffsetRange(0, 20), counts=Counts(landed=16, rejected=4))]}
+PIECES = {P: {OffsetRange(0, 20): Counts(landed=16, rejected=4)}}
 
 
 def replays(*ranges: tuple[int, int], rows: int | None = None, filtered: int = 0) -> SnapshotRecord:

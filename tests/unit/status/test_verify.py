@@ -74,7 +74,7 @@ def snapshot(
             snapshot_id=n,
         ),
         sections={(s.landing, s.lane): s for s in sections},
-        files=tuple((AddedFile(path=f"f{n}", rows=held),) if held else ()) if files is None else tuple(files),
+        files=tuple(((f"f{n}", held),) if held else ()) if files is None else tuple(files),
     )
 
 
@@ -88,7 +88,7 @@ def history(*snapshots: LandingSnapshot, table: str = "shop.orders", whole: bool
         table=table,
         snapshots=snapshots,
         whole=whole,
-        head=tuple(f.path for s in snapshots for f in s.files),
+        head=tuple(path for s in snapshots for path, _ in s.files),
     )
 
 
@@ -121,7 +121,7 @@ def test_totals_are_of_one_landing() -> None:
         (snapshot(2, cover((P0, 2, 10)), cover((P0, 2, 10))), "has a hole: orders[0] is landed to 0 and in [2, 10)"),
         (snapshot(2, cover((P0, 0, 10)), cover((P0, 0, 10)), rows=9), "9 rows for 10 landed records"),
         (
-            snapshot(2, cover((P0, 0, 10)), cover((P0, 0, 10)), files=[AddedFile(path="f", rows=9)]),
+            snapshot(2, cover((P0, 0, 10)), cover((P0, 0, 10)), files=[("f", 9)]),
             "reports 10 rows, but its 1 files have 9",
         ),
         (
@@ -201,7 +201,7 @@ def test_a_token_that_names_two_snapshots_is_wrong() -> None:
 
 
 def test_a_file_that_two_snapshots_added_is_named_once() -> None:
-    same = replace(SECOND, files=(AddedFile(path="f2", rows=9),))
+    same = replace(SECOND, files=(("f2", 9),))
     found = texts(check_table(history(ORIGIN, FIRST, same)))
     assert found.count("f2") == 1
     assert "file f2 was added by 2 snapshots" in found
@@ -215,7 +215,7 @@ def test_a_file_that_is_in_the_table_twice_is_wrong() -> None:
 def test_an_expired_history_is_checked_from_where_it_begins() -> None:
     assert texts(check_table(history(SECOND, whole=False))) == ""
     assert "gained" in texts(check_table(history(SECOND, whole=True)))
-    assert "9 rows" in texts(check_table(history(replace(SECOND, files=(AddedFile(path="f", rows=8),)), whole=False)))
+    assert "9 rows" in texts(check_table(history(replace(SECOND, files=(("f", 8),)), whole=False)))
 
 
 def dead(rows: int, rejected: int, covered: Coverage | None = None) -> TableHistory:

@@ -21,7 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from airflow_provider_lakecommit.core.blocks import FAILURES_TO_BLOCK
 from airflow_provider_lakecommit.core.budgets import PendingBudget
-from airflow_provider_lakecommit.core.log import CycleClosed, CycleOpened, Directives, Raised, SliceReported
+from airflow_provider_lakecommit.core.log import CycleClosed, CycleOpened, Directives, SliceReported
 from airflow_provider_lakecommit.core.model import Budget
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
 from airflow_provider_lakecommit.core.planning.admission import Terms
@@ -354,7 +354,7 @@ class LandingMachine(RuleBasedStateMachine):
             for s in job.slices if job else ():
                 report(self.world, job, s, files={})
         else:
-            raised = Raised(coverage=what, budget=Budget(max_records=1000, max_ratio=1.0))
+            raised = (what, Budget(max_records=1000, max_ratio=1.0))
             self.send(read_for_hand(self.world, self.new_run(), Coverage(), Directives(raised=(raised,))))
 
     def a_retry_finds_the_same(self, job: Job) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -17,7 +18,6 @@ from airflow_provider_lakecommit.core.log import CommitFailed, Directives
 from airflow_provider_lakecommit.core.planning.admission import (
     REASON_LENGTH,
     Admit,
-    Pending,
     Pressure,
     Refuse,
     Terms,
@@ -129,8 +129,8 @@ class TestPending:
         story.reports("a", B, files={ORDERS: 0})
         story.reports("a", C, files={ORDERS: 4})
         found = pressure(story).pending[ORDERS]
-        assert (found.slices, found.files) == (2, 7)
-        assert pressure(story, ledger(covered=[(P0, 0, 20)])).pending[ORDERS].files == 4
+        assert (found["slices"], found["files"]) == (2, 7)
+        assert pressure(story, ledger(covered=[(P0, 0, 20)])).pending[ORDERS]["files"] == 4
 
     def test_what_an_open_window_is_at_is_estimated_by_what_was_reported(self) -> None:
         story = Story()
@@ -138,7 +138,7 @@ class TestPending:
         story.reports("a", A, files={ORDERS: 3})
         found = pressure(story, record_bytes=7)
         assert found.slice_files == 3
-        assert found.pending[ORDERS] == Pending(slices=3, files=9, bytes=20 * 7)
+        assert found.pending[ORDERS] == Counter(slices=3, files=9, bytes=20 * 7)
         assert found.open_cycles == 1
         assert found.deadline == story.landing_state().cycles[story.id("a")].ends(story.now)
 
@@ -157,7 +157,7 @@ class TestPending:
         story.closes("b")
         assert pressure(story).open_cycles == 1
         story.passes(TIMEOUT + timedelta(seconds=1))
-        assert pressure(story) == replace(pressure(story), open_cycles=0, pending={ORDERS: Pending()})
+        assert pressure(story) == replace(pressure(story), open_cycles=0, pending={ORDERS: Counter()})
 
     def test_a_window_that_is_written_is_no_open_cycle(self) -> None:
         story = Story()
@@ -177,9 +177,9 @@ class TestPending:
 FULL_CASES = {
     "stalled": Pressure(failed={ORDERS: failed(3)}),
     "open cycles": Pressure(failed={}, open_cycles=2),
-    "pending slices": Pressure(failed={}, pending={DEAD: Pending(), ORDERS: Pending(slices=10, files=10)}),
-    "pending files": Pressure(failed={}, pending={ORDERS: Pending(slices=6, files=18)}, slice_files=3),
-    "pending bytes": Pressure(failed={}, pending={ORDERS: Pending(slices=1, bytes=901)}, record_bytes=100),
+    "pending slices": Pressure(failed={}, pending={DEAD: Counter(), ORDERS: Counter(slices=10, files=10)}),
+    "pending files": Pressure(failed={}, pending={ORDERS: Counter(slices=6, files=18)}, slice_files=3),
+    "pending bytes": Pressure(failed={}, pending={ORDERS: Counter(slices=1, bytes=901)}, record_bytes=100),
     "compaction debt": Pressure(failed={}, debts={ORDERS: debt(2.0)}),
     "slowing": Pressure(failed={ORDERS: failed(2)}, windows_failed=2, since_window=1),
 }
@@ -193,7 +193,7 @@ class TestRefusals:
         everything = Pressure(
             failed={ORDERS: failed(3)},
             open_cycles=2,
-            pending={ORDERS: Pending(slices=10, files=18, bytes=901)},
+            pending={ORDERS: Counter(slices=10, files=18, bytes=901)},
             slice_files=3,
             record_bytes=100,
             windows_failed=2,
@@ -222,9 +222,9 @@ class TestRefusals:
         less = {
             "stalled": Pressure(failed={ORDERS: failed(2)}),
             "open cycles": Pressure(failed={}, open_cycles=1),
-            "pending slices": Pressure(failed={}, pending={ORDERS: Pending(slices=9, files=9)}),
-            "pending files": Pressure(failed={}, pending={ORDERS: Pending(slices=6, files=17)}, slice_files=3),
-            "pending bytes": Pressure(failed={}, pending={ORDERS: Pending(slices=1, bytes=900)}, record_bytes=100),
+            "pending slices": Pressure(failed={}, pending={ORDERS: Counter(slices=9, files=9)}),
+            "pending files": Pressure(failed={}, pending={ORDERS: Counter(slices=6, files=17)}, slice_files=3),
+            "pending bytes": Pressure(failed={}, pending={ORDERS: Counter(slices=1, bytes=900)}, record_bytes=100),
             "compaction debt": Pressure(failed={}, debts={ORDERS: debt(1.9)}),
             "slowing": Pressure(failed={ORDERS: failed(2)}, windows_failed=2, since_window=2),
         }[state]
@@ -249,7 +249,7 @@ class TestRefusals:
         assert note == f"{DEAD}: commits failed in 9 cycles in a row, other tables go on; the last one: gone"
 
     def test_its_full_budget_stops_the_landing_and_reports_why(self) -> None:
-        held = {ORDERS: Pending(), DEAD: Pending(slices=10)}
+        held = {ORDERS: Counter(), DEAD: Counter(slices=10)}
         found = refused(admit(Pressure(failed={ORDERS: (), DEAD: failed(9, DEAD, "gone")}, pending=held), TERMS))
         assert found.state == "pending slices"
         assert found.reason == (
@@ -258,7 +258,7 @@ class TestRefusals:
         )
 
     def test_where_nothing_is_pending_something_is_admitted_however_large_slices_are(self) -> None:
-        huge = Pressure(failed={}, pending={ORDERS: Pending()}, slice_files=999, record_bytes=10**6)
+        huge = Pressure(failed={}, pending={ORDERS: Counter()}, slice_files=999, record_bytes=10**6)
         assert admitted(admit(huge, TERMS)) == Admit(slices=1, records=1)
 
     @pytest.mark.parametrize(
@@ -281,7 +281,7 @@ class TestRefusals:
 
 class TestWhatIsAdmitted:
     def test_a_window_takes_what_is_left_of_the_fullest_tables_budget(self) -> None:
-        held = {ORDERS: Pending(slices=4, files=12, bytes=400), DEAD: Pending(slices=1)}
+        held = {ORDERS: Counter(slices=4, files=12, bytes=400), DEAD: Counter(slices=1)}
         found = admitted(admit(Pressure(failed={}, pending=held, slice_files=2, record_bytes=10), TERMS))
         assert found == Admit(slices=4, records=60)
 
@@ -307,7 +307,7 @@ class TestWhatIsAdmitted:
     @STEADY
     @given(
         st.builds(
-            Pending,
+            Counter,
             slices=st.integers(0, 30),
             files=st.integers(0, 300),
             bytes=st.integers(0, 10_000),
@@ -317,20 +317,20 @@ class TestWhatIsAdmitted:
         st.booleans(),
     )
     def test_a_window_never_takes_a_landing_over_its_budgets(
-        self, held: Pending, slice_files: int, record_bytes: int, slow: bool
+        self, held: Counter[str], slice_files: int, record_bytes: int, slow: bool
     ) -> None:
         budget = PendingBudget(slices=20, files=100, bytes=5000)
         found = admit(
             Pressure(failed={}, pending={ORDERS: held}, slice_files=slice_files, record_bytes=record_bytes),
             Terms(budget=budget, slow_down=slow),
         )
-        if isinstance(found, Refuse) or not held.slices:
+        if isinstance(found, Refuse) or not held["slices"]:
             return
         assert found.slices is not None
         assert found.records is not None
-        assert held.slices + found.slices <= 20
-        assert held.files + found.slices * slice_files <= 100
-        assert held.bytes + found.records * record_bytes <= 5000
+        assert held["slices"] + found.slices <= 20
+        assert held["files"] + found.slices * slice_files <= 100
+        assert held["bytes"] + found.records * record_bytes <= 5000
 
 
 class TestHoles:

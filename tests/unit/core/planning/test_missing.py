@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_lakecommit.core.commands import UNBLOCK
-from airflow_provider_lakecommit.core.log import Directives, Raised
+from airflow_provider_lakecommit.core.log import Directives
 from airflow_provider_lakecommit.core.model import LIVE, Budget, Slice
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
 from airflow_provider_lakecommit.core.planning.missing import (
@@ -363,7 +363,7 @@ class TestCut:
         assert sorted(s.spans for s in slices) == [spans([(p, 0, 3)]) for p in (P0, P1, P2)]
 
     def test_a_raised_budget_goes_with_the_slices_it_is_for(self) -> None:
-        raised = Directives(raised=(Raised(coverage=coverage([(P0, 0, 3)]), budget=NEVER),))
+        raised = Directives(raised=((coverage([(P0, 0, 3)]), NEVER),))
         landing_state = over_budget([(P0, 0, 3)], log=raised)
         slices = cut_of(chosen_of([(P0, 0, 6), (P1, 0, 3)]), WindowLimits(slice_records=10), landing_state)
         assert {s.spans: s.budget for s in slices} == {
@@ -372,10 +372,10 @@ class TestCut:
         }
 
     def test_of_two_raised_budgets_the_newer_one_counts(self) -> None:
-        first, second = (Raised(coverage=coverage(A), budget=Budget(max_records=n, max_ratio=1.0)) for n in (5, 50))
+        first, second = ((coverage(A), Budget(max_records=n, max_ratio=1.0)) for n in (5, 50))
         landing_state = over_budget(A, log=Directives(raised=(first, second)))
         (of,) = cut_of(chosen_of(A), WindowLimits(slice_records=10), landing_state)
-        assert of.budget == second.budget
+        assert of.budget == second[1]
 
     @pytest.mark.parametrize("suspect", [(P0, 8, 9), (P0, 1, 2)], ids=["beside it", "in it"])
     def test_no_range_next_to_a_raised_one_is_evaluated_by_its_budget(
@@ -385,7 +385,7 @@ class TestCut:
         story = Story()
         story.opens("a", [[suspect]])
         story.reports("a", [suspect], failed="boom")
-        raised = Raised(coverage=coverage([(P0, 0, 3)]), budget=Budget(max_records=9, max_ratio=1.0))
+        raised = (coverage([(P0, 0, 3)]), Budget(max_records=9, max_ratio=1.0))
         story.opens("hand", log=Directives(raised=(raised,)))
         if suspect[1] == 1:
             story.opens("b", [[suspect]])
@@ -397,15 +397,12 @@ class TestCut:
         assert {s.spans for s in slices} >= {spans([suspect])}
 
     def test_two_raised_ranges_that_touch_keep_their_budgets(self) -> None:
-        first, second = (
-            Raised(coverage=coverage([(P0, at, at + 3)]), budget=Budget(max_records=at + 1, max_ratio=1.0))
-            for at in (0, 3)
-        )
+        first, second = ((coverage([(P0, at, at + 3)]), Budget(max_records=at + 1, max_ratio=1.0)) for at in (0, 3))
         landing_state = over_budget([(P0, 0, 6)], log=Directives(raised=(first, second)))
         slices = cut_of(chosen_of([(P0, 0, 6)]), WindowLimits(slice_records=10), landing_state)
         assert {s.spans: s.budget for s in slices} == {
-            spans([(P0, 0, 3)]): first.budget,
-            spans([(P0, 3, 6)]): second.budget,
+            spans([(P0, 0, 3)]): first[1],
+            spans([(P0, 3, 6)]): second[1],
         }
 
     def test_the_epoch_is_part_of_every_identity(self) -> None:

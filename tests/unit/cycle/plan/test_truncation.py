@@ -100,14 +100,14 @@ def test_other_partitions_are_planned_and_landed_behind_one_whose_log_is_another
     closed = diverged.close("b", opened)
     assert (closed.rows, closed.stopped) == (15, opened.plan.stopped)
     assert closed.valid_through is None
-    assert decide(_ended(closed)).verdict == "failed"
+    assert decide(_ended(closed))[0] == "failed"
 
 
 def test_a_plan_with_nothing_else_to_read_names_the_log_too(diverged: FakeLanding) -> None:
     diverged.source.ends[P1] = 10
     closed = diverged.cycle("b")
     assert closed.stopped
-    assert decide(_ended(closed)).verdict == "failed"
+    assert decide(_ended(closed))[0] == "failed"
 
 
 def test_where_all_logs_are_others_nothing_is_opened(diverged: FakeLanding) -> None:

@@ -15,7 +15,7 @@ from airflow_provider_lakecommit.control.headers import HEADER
 from airflow_provider_lakecommit.control.payloads import CommitComplete
 from airflow_provider_lakecommit.signing import HEADER as SIGNATURE
 from airflow_provider_lakecommit.status.doctor.finding import Level
-from airflow_provider_lakecommit.status.doctor.groups import OtherGroup, other_groups, shared, sharing
+from airflow_provider_lakecommit.status.doctor.groups import OtherGroups, other_groups, shared, sharing
 from tests.fakes.session import FakeLanding
 
 OWN = "lakecommit-orders"
@@ -41,29 +41,30 @@ def test_groups_are_reported_once_by_their_newest_record() -> None:
         Record(None),
         Record(b"junk", ((HEADER, b"x"),)),
     ]
-    assert other_groups(records, OWN) == (
-        OtherGroup(group="connect-c", landing=False, signs=False),
-        OtherGroup(group="lakecommit-b", landing=True, signs=True),
-    )
+    assert other_groups(records, OWN) == {
+        "connect-c": frozenset(),
+        "lakecommit-b": {HEADER, SIGNATURE},
+    }
 
 
-SIGNS, DOES_NOT = (OtherGroup(group=f"lakecommit-{n}", landing=True, signs=s) for n, s in (("a", True), ("b", False)))
-SINK = OtherGroup(group="connect-c", landing=False, signs=False)
+SIGNS = {"lakecommit-a": frozenset({HEADER, SIGNATURE})}
+DOES_NOT = {"lakecommit-b": frozenset({HEADER})}
+SINK = {"connect-c": frozenset[str]()}
 
 
 @pytest.mark.parametrize(
     ("others", "signed", "level", "words"),
     [
-        ((), False, Level.OK, "no records of others"),
-        ((SIGNS,), True, Level.OK, "all landings sign"),
-        ((SIGNS, SINK), True, Level.OK, "landing a, connector group connect-c"),
-        ((SIGNS,), False, Level.WARN, "this landing does not sign"),
-        ((SINK,), False, Level.WARN, "this landing does not sign"),
-        ((SIGNS, DOES_NOT), True, Level.WARN, "landing b does not sign"),
+        ({}, False, Level.OK, "no records of others"),
+        (SIGNS, True, Level.OK, "all landings sign"),
+        (SIGNS | SINK, True, Level.OK, "landing a, connector group connect-c"),
+        (SIGNS, False, Level.WARN, "this landing does not sign"),
+        (SINK, False, Level.WARN, "this landing does not sign"),
+        (SIGNS | DOES_NOT, True, Level.WARN, "landing b does not sign"),
     ],
 )
 def test_who_does_not_sign_on_a_topic_of_several_is_warned(
-    others: tuple[OtherGroup, ...], signed: bool, level: Level, words: str
+    others: OtherGroups, signed: bool, level: Level, words: str
 ) -> None:
     found = shared("control", others, signed=signed)
     assert (found.level, words in found.observed) == (level, True), found.observed
@@ -71,9 +72,10 @@ def test_who_does_not_sign_on_a_topic_of_several_is_warned(
 
 
 def test_names_that_a_user_made_up_are_cut_and_printed_without_control_characters() -> None:
-    (found,) = other_groups([record("lakecommit-\x1b[2J" + "x" * 500, HEADER)], OWN)
-    assert str(found).startswith("landing �[2Jx")
-    assert len(str(found)) < 100
+    others = other_groups([record("lakecommit-\x1b[2J" + "x" * 500, HEADER)], OWN)
+    found = shared("control", others, signed=True).observed.partition(";")[0]
+    assert found.startswith("control is shared with landing �[2Jx")
+    assert len(found) < 130
 
 
 def test_a_landing_alone_on_its_topic_reads_no_others(tmp_path: Path) -> None:

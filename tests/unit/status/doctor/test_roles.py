@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]  # public, and exported without saying so
 
 from airflow_provider_lakecommit.status.doctor.finding import CheckResult, Level
-from airflow_provider_lakecommit.status.doctor.roles import LANDING_ROLES, NEEDS, Role, role_findings
+from airflow_provider_lakecommit.status.doctor.roles import LANDING_ROLES, NEEDS, SETTINGS, Role, role_findings
 
 READ, WRITE, DESCRIBE, CONFIGS = (
     AclOperation.READ,
@@ -57,11 +57,11 @@ def test_only_what_the_connection_is_for_fails(role: Role) -> None:
     assert next(iter(levels)) == f"role {role}"
 
 
-@pytest.mark.parametrize("role", [r for r in Role if NEEDS[r].source])
+@pytest.mark.parametrize("role", [r for r in Role if "source" in NEEDS[r]])
 def test_each_operation_of_a_role_is_missed(role: Role) -> None:
-    for operation in NEEDS[role].source:
+    for operation in NEEDS[role]["source"]:
         assert f"{operation.name} on topic orders" in text_of(role, sources={"orders": EVERYTHING - {operation}})
-    for operation in NEEDS[role].control:
+    for operation in NEEDS[role]["control"]:
         assert f"{operation.name} on topic control" in text_of(role, on_control=EVERYTHING - {operation})
 
 
@@ -106,9 +106,6 @@ def test_the_documentation_has_the_same_table() -> None:
         needed[names.get(role, Role.SENSOR), kind] = (set(firmly.split(", ")), "DESCRIBE_CONFIGS" in where_it_may)
     documented: dict[tuple[Role, str], tuple[set[str], bool]] = {}
     for role, needs in NEEDS.items():
-        for kind, operations in (("source", needs.source), ("control", needs.control)):
-            if operations:
-                documented[role, kind] = ({o.name for o in operations}, kind in needs.settings)
-        if needs.ids:
-            documented[role, "ids"] = ({"WRITE", "DESCRIBE"}, False)
+        for kind, operations in needs.items():
+            documented[role, kind] = ({o.name for o in operations}, kind in SETTINGS.get(role, ()))
     assert needed == documented
