@@ -23,7 +23,7 @@ __getattr__ = lazy_names(
         "kafka_connect.preview": "adoption_preview",
         "kafka_connect.rescue": "RescueReport rescue unreadable",
         "kafka_connect.rest": "ConnectRest ConnectorStatus",
-        "kafka_connect.sink": "CONTROL_TOPIC Sink",
+        "kafka_connect.sink": "CONTROL_TOPIC commits_of_sink",
         "kafka_connect.sink_offsets": "By",
         "kafka_connect.take_over": "adopt",
         "maintenance.background": "RunCompaction",

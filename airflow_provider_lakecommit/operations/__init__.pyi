@@ -64,7 +64,7 @@ from airflow_provider_lakecommit.operations.kafka_connect.rescue import unreadab
 from airflow_provider_lakecommit.operations.kafka_connect.rest import ConnectorStatus as ConnectorStatus
 from airflow_provider_lakecommit.operations.kafka_connect.rest import ConnectRest as ConnectRest
 from airflow_provider_lakecommit.operations.kafka_connect.sink import CONTROL_TOPIC as CONTROL_TOPIC
-from airflow_provider_lakecommit.operations.kafka_connect.sink import Sink as Sink
+from airflow_provider_lakecommit.operations.kafka_connect.sink import commits_of_sink as commits_of_sink
 from airflow_provider_lakecommit.operations.kafka_connect.sink_offsets import By as By
 from airflow_provider_lakecommit.operations.kafka_connect.take_over import adopt as adopt
 from airflow_provider_lakecommit.operations.maintenance.background import RunCompaction as RunCompaction

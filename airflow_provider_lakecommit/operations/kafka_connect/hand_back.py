@@ -243,7 +243,7 @@ def _handed(
         raise LedgerError(
             "LC7515", f"the ledger of landing {session.landing.name} disappeared meanwhile: run the command again"
         )
-    own = now.sink or AdoptedSink(connector=connector.name, group=connector.sink.group, since={}, sequence=0)
+    own = now.sink or AdoptedSink(connector=connector.name, group=connector.group, since={}, sequence=0)
     if own.lands:
         return now
     suspended = f"connector {connector.name}, {HANDED_BACK}"
@@ -284,7 +284,7 @@ def _set_offsets(
 
 def _set_coordinator(connector: KnownConnector, read_to: Mapping[int, int]) -> None:
     """Skip the records of its control topic, which others decided: it continues after them."""
-    group, topic = f"{connector.sink.group}-coord", connector.sink.control_topic
+    group, topic = f"{connector.group}-coord", connector.control_topic
     now = offsets_of_group(connector.kafka, group)
     if behind := {(topic, n): end for n, end in read_to.items() if now.get((topic, n), -1) < end}:
         set_group_offsets(connector.kafka, group, behind)
