@@ -30,7 +30,6 @@ __getattr__ = lazy_names(
         "maintenance.compact": "CompactedTable compact",
         "maintenance.expire": "ExpiredSnapshots SNAPSHOT_AGE expire",
         "maintenance.garbage": "Why",
-        "maintenance.listing": "StoredFile",
         "maintenance.sweep": "SweptTable least_age sweep",
         "proof.chosen": "sample_of",
         "proof.prove": "Proof source_findings",

@@ -74,7 +74,6 @@ from airflow_provider_lakecommit.operations.maintenance.expire import SNAPSHOT_A
 from airflow_provider_lakecommit.operations.maintenance.expire import ExpiredSnapshots as ExpiredSnapshots
 from airflow_provider_lakecommit.operations.maintenance.expire import expire as expire
 from airflow_provider_lakecommit.operations.maintenance.garbage import Why as Why
-from airflow_provider_lakecommit.operations.maintenance.listing import StoredFile as StoredFile
 from airflow_provider_lakecommit.operations.maintenance.sweep import SweptTable as SweptTable
 from airflow_provider_lakecommit.operations.maintenance.sweep import least_age as least_age
 from airflow_provider_lakecommit.operations.maintenance.sweep import sweep as sweep
