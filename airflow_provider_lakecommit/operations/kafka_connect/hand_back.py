@@ -37,14 +37,16 @@ from airflow_provider_lakecommit.core import (
 from airflow_provider_lakecommit.cycle import LandingSession, RunIdentity, diverged_logs, drain, prepare_for_commit
 from airflow_provider_lakecommit.exceptions import ConnectorError, LedgerError, SourceError
 from airflow_provider_lakecommit.iceberg import set_section, sink_commits_text
-from airflow_provider_lakecommit.operations.decisions.operation import Proposal
 from airflow_provider_lakecommit.operations.kafka_connect.connector import KnownConnector, rescue_of, settled
 from airflow_provider_lakecommit.operations.kafka_connect.consumer_group import offsets_of_group, set_group_offsets
 from airflow_provider_lakecommit.operations.kafka_connect.section import sink_section
 from airflow_provider_lakecommit.operations.kafka_connect.take_over import off_things, put_back
 
+Preview = tuple[dict[str, Any], list[str]]
+"""Values for JSON, and lines for display."""
 
-def hand_back_preview(session: LandingSession, connector: KnownConnector) -> Proposal:
+
+def hand_back_preview(session: LandingSession, connector: KnownConnector) -> Preview:
     """Return where the connector would continue; writes nothing.
 
     :raises ConnectorError: it is active, or this landing has not adopted it
@@ -107,7 +109,7 @@ def _adopted(session: LandingSession, connector: KnownConnector) -> tuple[Ledger
     return section, section.sink
 
 
-def _checked(session: LandingSession, connector: KnownConnector, section: LedgerSection, sink: AdoptedSink) -> Proposal:
+def _checked(session: LandingSession, connector: KnownConnector, section: LedgerSection, sink: AdoptedSink) -> Preview:
     """Return where the connector continues, and the numbers of records that are not landed yet. ``handed`` is set if
     the ledger records it.
     """
