@@ -60,8 +60,7 @@ def adopt(options: Namespace, output: Output) -> int:
             wait=float(options.wait),
         )
         if options.back:
-            preview = hand_back_preview(session, connector)
-            code = ends_with_preview(options, output, preview.to_dict(), preview.lines())
+            code = ends_with_preview(options, output, *hand_back_preview(session, connector))
         else:
             code = _preview(session, connector, options, output)
         if code is not None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_lakecommit.cli.terminal.confirm import decision_of, preview_end
 from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
@@ -22,7 +22,6 @@ from airflow_provider_lakecommit.operations import (
     CompactedTable,
     ExpiredSnapshots,
     Prunable,
-    StoredFile,
     SweptTable,
     Why,
     compact,
@@ -32,6 +31,9 @@ from airflow_provider_lakecommit.operations import (
     prune,
     sweep,
 )
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileInfo
 
 MOST_IN_JSON = 1000
 """Files listed in JSON; text lists all."""
@@ -95,7 +97,7 @@ def _sweep(session: LandingSession, options: Namespace, output: Output) -> Part:
     listed: list[dict[str, object]] = []
     lines: list[str] = []
 
-    def found(table: str, file: StoredFile, why: Why) -> None:
+    def found(table: str, file: FileInfo, why: Why) -> None:
         if not output.as_json:
             lines.extend([] if options.yes else [f"{file.path} {file.size} bytes: {why}"])
         elif len(listed) < MOST_IN_JSON:

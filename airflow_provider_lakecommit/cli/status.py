@@ -20,7 +20,7 @@ from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
 from airflow_provider_lakecommit.core import BACKFILL, DOCTOR, LAND, UNBLOCK, CycleState, resumed_by
 from airflow_provider_lakecommit.cycle import (
     Expansion,
-    Formers,
+    FormerLanding,
     LandingSession,
     for_all,
     format_former,
@@ -146,8 +146,8 @@ def status_set(spec: LandingSetSpec, options: Namespace, output: Output) -> int:
             return *status_verdict(found, options.max_lag, options.max_age), found
 
         ended = for_all(connections, expansion.landings, step, output.log)
-        former = former_landings(spec.landing_set, connections, output.log)
-    ended = {**former.failed, **ended}
+        former, unreadable = former_landings(spec.landing_set, connections, output.log)
+    ended = {**unreadable, **ended}
     order = list(StatusVerdict)
     failed = {name: str(each) for name, each in ended.items() if isinstance(each, BaseException)}
     statuses = {name: each for name, each in ended.items() if not isinstance(each, BaseException)}
@@ -159,23 +159,23 @@ def status_set(spec: LandingSetSpec, options: Namespace, output: Output) -> int:
             for name, (verdict, why, found) in statuses.items()
         ],
         "failed": failed,
-        "former": [each.to_dict() for each in former.found],
+        "former": [each.to_dict() for each in former],
         **expansion.left_out,
     }
     output.answer(values, _set_text(expansion, statuses, failed, former))
     if failed or expansion.troubles:
         return Exit.REFUSED
     worst = [verdict for verdict, _, _ in statuses.values()][:1]
-    worst += [StatusVerdict.BEHIND for each in former.found if each.is_open]
+    worst += [StatusVerdict.BEHIND for each in former if each.is_open]
     return CODES[min(worst, key=order.index, default=StatusVerdict.WELL)]
 
 
 def _set_text(
-    expansion: Expansion, statuses: Mapping[str, Standing], failed: Mapping[str, str], former: Formers
+    expansion: Expansion, statuses: Mapping[str, Standing], failed: Mapping[str, str], former: Iterable[FormerLanding]
 ) -> Iterator[str]:
     yield from (f"FAILED {name}: {why}" for name, why in failed.items())
     yield from (f"NO LANDING {trouble}" for trouble in expansion.troubles)
-    yield from map(format_former, former.found)
+    yield from map(format_former, former)
     for name, (verdict, why, found) in statuses.items():
         behind = f"; {found.lag} offsets behind" if found and found.lag else ""
         is_so = "all is well" if verdict is StatusVerdict.WELL else verdict.upper()

@@ -105,8 +105,9 @@ from airflow_provider_lakecommit.cycle.sets.connections import SetConnections as
 from airflow_provider_lakecommit.cycle.sets.connections import for_all as for_all
 from airflow_provider_lakecommit.cycle.sets.connections import found_landings as found_landings
 from airflow_provider_lakecommit.cycle.sets.expansion import Expansion as Expansion
+from airflow_provider_lakecommit.cycle.sets.former import FormerLanding as FormerLanding
 from airflow_provider_lakecommit.cycle.sets.former import format_former as format_former
-from airflow_provider_lakecommit.cycle.sets.former_scan import Formers as Formers
+from airflow_provider_lakecommit.cycle.sets.former import landings_to_publish as landings_to_publish
 from airflow_provider_lakecommit.cycle.sets.former_scan import former_landings as former_landings
 from airflow_provider_lakecommit.cycle.sets.former_scan import former_named as former_named
 from airflow_provider_lakecommit.cycle.sets.former_scan import start_former as start_former

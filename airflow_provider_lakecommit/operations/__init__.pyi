@@ -64,7 +64,7 @@ from airflow_provider_lakecommit.operations.kafka_connect.rescue import unreadab
 from airflow_provider_lakecommit.operations.kafka_connect.rest import ConnectorStatus as ConnectorStatus
 from airflow_provider_lakecommit.operations.kafka_connect.rest import ConnectRest as ConnectRest
 from airflow_provider_lakecommit.operations.kafka_connect.sink import CONTROL_TOPIC as CONTROL_TOPIC
-from airflow_provider_lakecommit.operations.kafka_connect.sink import Sink as Sink
+from airflow_provider_lakecommit.operations.kafka_connect.sink import commits_of_sink as commits_of_sink
 from airflow_provider_lakecommit.operations.kafka_connect.sink_offsets import By as By
 from airflow_provider_lakecommit.operations.kafka_connect.take_over import adopt as adopt
 from airflow_provider_lakecommit.operations.maintenance.background import RunCompaction as RunCompaction
@@ -74,7 +74,6 @@ from airflow_provider_lakecommit.operations.maintenance.expire import SNAPSHOT_A
 from airflow_provider_lakecommit.operations.maintenance.expire import ExpiredSnapshots as ExpiredSnapshots
 from airflow_provider_lakecommit.operations.maintenance.expire import expire as expire
 from airflow_provider_lakecommit.operations.maintenance.garbage import Why as Why
-from airflow_provider_lakecommit.operations.maintenance.listing import StoredFile as StoredFile
 from airflow_provider_lakecommit.operations.maintenance.sweep import SweptTable as SweptTable
 from airflow_provider_lakecommit.operations.maintenance.sweep import least_age as least_age
 from airflow_provider_lakecommit.operations.maintenance.sweep import sweep as sweep

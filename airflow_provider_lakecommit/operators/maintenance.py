@@ -20,6 +20,7 @@ from airflow_provider_lakecommit.operators.base import LandingTask, no_retry_in_
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+    from pyarrow.fs import FileInfo
 
     from airflow_provider_lakecommit.cycle import LandingSession
 
@@ -108,9 +109,9 @@ class MaintainTableOperator(LandingTask):
         return self._ended(found, wrong)
 
     def _sweep(self, session: LandingSession, older_than: timedelta, wrong: list[str]) -> dict[str, Any]:
-        from airflow_provider_lakecommit.operations import StoredFile, Why, least_age, sweep
+        from airflow_provider_lakecommit.operations import Why, least_age, sweep
 
-        def found(table: str, file: StoredFile, why: Why) -> None:
+        def found(table: str, file: FileInfo, why: Why) -> None:
             if self.previews:
                 self.log.info("%s: %s %s bytes: %s", table, file.path, file.size, why)
 

@@ -242,7 +242,7 @@ def _log_set(log: Any, expansion: Expansion, plans: SetPlans, failed: Mapping[st
         log.error("%s: %s", name, why)
     for name, why in plans.nothing.items():
         log.info("%s: %s", name, why)
-    for former in plans.former.found:
+    for former in plans.former:
         log.warning("%s", former)
     for topic in expansion.ignored:
         log.info("topic %s matches no rule and is ignored, as `unmatched` says", topic)

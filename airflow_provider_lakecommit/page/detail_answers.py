@@ -210,8 +210,8 @@ class TrendAnswer(BaseModel):
 
 
 def trend_of(row: LandingRow, now: float) -> TrendAnswer:
-    rings = row.trend.steps(now) if row.trend is not None else ()
-    values = [{"step_seconds": ring.step, "begin": moment(ring.begin), **ring.values} for ring in rings]
+    rings = row.trend.steps(now) if row.trend is not None else {}
+    values = [{"step_seconds": step, "begin": moment(begin), **ring} for step, (begin, ring) in rings.items()]
     return TrendAnswer(steps=[StepsAnswer.model_validate(each) for each in values])
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 from array import array
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from math import isnan, nan
 
 STEPS = ((60, 120), (900, 192))
@@ -19,14 +18,8 @@ PEAKS = ("read_lag", "commit_lag", "read_lag_seconds", "table_lag_seconds", "com
 MEASURES = AMOUNTS + PEAKS
 EMPTY = -1
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Steps:
-    """One ring: buckets of ``step`` seconds from ``begin``. Missing amounts are 0, missing peaks ``None``."""
-
-    step: int
-    begin: float
-    values: Mapping[str, list[float | None]]
+Values = Mapping[str, list[float | None]]
+"""The values of each measure, bucket by bucket. Missing amounts are 0, missing peaks ``None``."""
 
 
 class _Ring:
@@ -61,10 +54,11 @@ class _Ring:
         kept = [n for n in self.numbers if last - self.size < n <= last]
         return range(min(kept), last + 1) if kept else range(0)
 
-    def steps(self, now: float) -> Steps:
+    def since(self, now: float) -> tuple[float, Values]:
+        """Return the start of the first bucket, and the values from there on."""
         numbers = self.buckets(now)
         values = {name: list(self._values(name, numbers)) for name in MEASURES}
-        return Steps(step=self.step, begin=float(numbers.start * self.step), values=values)
+        return float(numbers.start * self.step), values
 
     def _values(self, name: str, numbers: range) -> Iterator[float | None]:
         values, nothing = self.values.get(name), None if name in PEAKS else 0.0
@@ -89,6 +83,7 @@ class Trend:
                 for name, value in known:
                     ring.add(min(at, now), name, value)
 
-    def steps(self, now: float) -> tuple[Steps, ...]:
+    def steps(self, now: float) -> dict[int, tuple[float, Values]]:
+        """Return the start of the first bucket and the values of each ring, by the seconds of its buckets."""
         with self._lock:
-            return tuple(ring.steps(now) for ring in self._rings)
+            return {ring.step: ring.since(now) for ring in self._rings}

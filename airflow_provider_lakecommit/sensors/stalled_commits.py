@@ -191,10 +191,10 @@ class StalledCommitSensor(BaseSensorOperator):
         topic, group, kafka, interval, completion = self.control_topic, self.control_group_id, None, None, COMPLETION
         if self.connector is not None:
             from airflow_provider_lakecommit.hooks import KafkaConnectHook
-            from airflow_provider_lakecommit.operations import Sink
+            from airflow_provider_lakecommit.operations import commits_of_sink
 
-            sink = Sink.of(self.connector, KafkaConnectHook(self.kafka_connect_conn_id).rest.config(self.connector))
-            topic, group, interval = sink.control_topic, sink.group, sink.interval
+            config = KafkaConnectHook(self.kafka_connect_conn_id).rest.config(self.connector)
+            topic, group, interval = commits_of_sink(self.connector, config)
         elif isinstance(self.landing, Landing):
             declared = Settings.read().complete(self.landing)
             topic, group, kafka = declared.control_topic_name, group_id(declared.name), declared.connections.kafka

@@ -337,7 +337,7 @@ def test_refused_rows_send_no_asset_event_until_they_are_released(
     )
     decision = Decision(command="reset blocked", actor="ana", host="here", at="2026-11-28T00:00:00")
     with LandingSession.connect(declared, {"bootstrap.servers": bootstrap}, lake.properties, log=print) as session:
-        decide_audit(session, audit_preview(session, drop=False), decision)
+        decide_audit(session, audit_preview(session, drop=False), decision, drop=False)
     assert lake.ids("shop.orders") == [1]
     released = runner.run()
     assert [event["rows"] for event in released.events] == [1]

@@ -77,7 +77,7 @@ def test_after_the_branch_was_dropped(tmp_path: Path) -> None:
         with pytest.raises(TableError, match="LC6250"):
             world.run()
         with world.session() as session:
-            decide_audit(session, audit_preview(session, drop=True), REASON)
+            decide_audit(session, audit_preview(session, drop=True), REASON, drop=True)
         world.landing = world.landing.changed(
             publish={"branch": "audit", "checks": ["SELECT * FROM added_rows WHERE id < 0"]}
         )

@@ -21,7 +21,7 @@ from pyiceberg.table import Table
 from airflow_provider_lakecommit.core import Decision
 from airflow_provider_lakecommit.cycle import ledger_state
 from airflow_provider_lakecommit.exceptions import DecisionError, LakecommitError, LedgerError, TableError
-from airflow_provider_lakecommit.operations.decisions.audit import AuditDecision, audit_preview, decide_audit
+from airflow_provider_lakecommit.operations.decisions.audit import HeldBack, audit_preview, decide_audit
 from airflow_provider_lakecommit.operations.decisions.init_preview import init_preview
 from airflow_provider_lakecommit.operations.decisions.ledger_init import ledger_init
 from airflow_provider_lakecommit.operations.decisions.operation import NothingToDoError
@@ -61,14 +61,14 @@ def counted(*numbers: int) -> Counter[int]:
     return Counter(numbers)
 
 
-def shown(world: World, *, drop: bool) -> AuditDecision:
+def shown(world: World, *, drop: bool) -> tuple[HeldBack, ...]:
     with world.session() as session:
         return audit_preview(session, drop=drop)
 
 
-def decided(world: World, *, drop: bool, agreed: AuditDecision | None = None) -> dict[str, Any]:
+def decided(world: World, *, drop: bool, agreed: tuple[HeldBack, ...] | None = None) -> dict[str, Any]:
     with world.session() as session:
-        return decide_audit(session, agreed or audit_preview(session, drop=drop), REASON)
+        return decide_audit(session, agreed or audit_preview(session, drop=drop), REASON, drop=drop)
 
 
 def refused(world: World) -> None:
@@ -137,9 +137,9 @@ def test_a_refused_window_is_released(make_world: Make, produce: Produce) -> Non
     assert log, "the refusal is evidence in the control topic"
     assert not [entry for entry in log if "'bad'" in str(entry)], "and the rows are not"
     before = shown(world, drop=False)
-    assert [(t.rows, len(t.ranges), t.apart) for t in before.tables] == [(1, 1, "")]
+    assert [(t.rows, len(t.ranges), t.apart) for t in before] == [(1, 1, "")]
     decided(world, drop=False, agreed=before)
-    assert shown(world, drop=False).tables == ()
+    assert shown(world, drop=False) == ()
     produce(world.landing.topics, [*records(5, 5), *bad(4)])
     refused(world)
     assert ids(world) == counted(*range(5))
@@ -149,7 +149,7 @@ def test_a_refused_window_is_released(make_world: Make, produce: Produce) -> Non
     caught_up(world, counted(*range(10), -3, -4))
     with world.session() as session:
         made, _ = ledger_state(session, world.landing.table).decisions  # type: ignore[union-attr]
-        assert (made.actor, made.what) == ("ana", f"releases 1 rows of branch audit: {before.tables[0].ranges}")
+        assert (made.actor, made.what) == ("ana", f"releases 1 rows of branch audit: {before[0].ranges}")
 
 
 def test_stalled_by_refusals_until_dropped(make_world: Make, produce: Produce) -> None:
@@ -162,7 +162,7 @@ def test_stalled_by_refusals_until_dropped(make_world: Make, produce: Produce) -
         refused(world)
     assert any("stalled" in line for line in world.lines)
     held = shown(world, drop=True)
-    assert sum(t.rows for t in held.tables) < 5, "windows go on until the stall, not for ever"
+    assert sum(t.rows for t in held) < 5, "windows go on until the stall, not for ever"
     decided(world, drop=True, agreed=held)
     world.landing = world.landing.changed(transform=WITHOUT_BAD)
     caught_up(world, counted(*range(5)))
@@ -183,9 +183,9 @@ def test_a_preview_names_the_decisions_that_a_drop_undoes(make_world: Make, prod
     with world.session() as session:
         ledger_init(session, "latest", agreed=init_preview(session, "latest"), decision=replace(reset, actor="bob"))
         suspend(session, replace(REASON, command="pause"))
-    held, *_ = shown(world, drop=True).tables
+    held, *_ = shown(world, drop=True)
     assert [(d.command, d.actor) for d in held.undone] == [("reset offsets", "bob")]
-    assert shown(world, drop=False).tables[0].undone == ()
+    assert shown(world, drop=False)[0].undone == ()
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -215,7 +215,7 @@ def test_killed_in_a_decision(make_world: Make, produce: Produce, at: int, when:
     refused(world)
     with suppress(Killed), deaths(at, when):
         decided(world, drop=drop)
-    if shown(world, drop=drop).tables and ids(world, "audit")[-1]:
+    if shown(world, drop=drop) and ids(world, "audit")[-1]:
         decided(world, drop=drop)
     if drop:
         world.landing = world.landing.changed(transform=WITHOUT_BAD)
@@ -430,6 +430,6 @@ def test_a_zombie_of_the_former_spec_does_not_reach_main_twice(make_world: Make,
     zombie.close("zombie", opened)
     with suppress(LakecommitError):
         world.run()
-    if shown(world, drop=True).tables:
+    if shown(world, drop=True):
         decided(world, drop=True)
     caught_up(world, counted(*range(10)))

@@ -23,7 +23,7 @@ from airflow_provider_lakecommit.exceptions import LedgerError, SourceError, Tab
 from airflow_provider_lakecommit.iceberg import trim_snapshots
 from airflow_provider_lakecommit.iceberg.catalog import KEEP_SNAPSHOTS
 from airflow_provider_lakecommit.operations.decisions.assertion import assert_tables, from_snapshot
-from airflow_provider_lakecommit.operations.decisions.audit import AuditDecision, audit_preview, decide_audit
+from airflow_provider_lakecommit.operations.decisions.audit import HeldBack, audit_preview, decide_audit
 from airflow_provider_lakecommit.operations.decisions.pause import suspend
 from airflow_provider_lakecommit.operations.maintenance.expire import expire
 from airflow_provider_lakecommit.status.status import read_status
@@ -46,14 +46,14 @@ def some(*numbers: int) -> list[tuple[str, str]]:
     return [(str(n), json.dumps({"id": n})) for n in numbers]
 
 
-def shown(world: MemoryWorld, *, drop: bool) -> AuditDecision:
+def shown(world: MemoryWorld, *, drop: bool) -> tuple[HeldBack, ...]:
     with world.session() as session:
         return audit_preview(session, drop=drop)
 
 
 def decided(world: MemoryWorld, *, drop: bool) -> None:
     with world.session() as session:
-        decide_audit(session, audit_preview(session, drop=drop), REASON)
+        decide_audit(session, audit_preview(session, drop=drop), REASON, drop=drop)
 
 
 def refused(world: MemoryWorld, *numbers: int) -> None:
@@ -177,7 +177,7 @@ def test_waiting_windows_are_released_after_another_engine_cut_them_off_from_mai
         expired_by_another(world)
         refused(world, 12)
         expired_by_another(world)
-        (table,) = [t for t in shown(world, drop=True).tables if t.table == world.landing.table]
+        (table,) = [t for t in shown(world, drop=True) if t.table == world.landing.table]
         assert (table.apart, table.cut) == ("", True)
         assert rows_on_main(world) == first
         decided(world, drop=False)
@@ -284,7 +284,7 @@ def test_a_preview_counts_only_what_main_lacks(tmp_path: Path) -> None:
         world.broker.produce(TOPIC, some(4), 0)
         with pytest.raises(LedgerError, match="LC3060"):
             world.run()
-        (found,) = shown(world, drop=True).tables
+        (found,) = shown(world, drop=True)
         assert (found.rows, found.snapshots, len(found.ranges)) == (1, 1, 1)
 
 

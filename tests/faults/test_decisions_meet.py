@@ -24,6 +24,7 @@ from airflow_provider_lakecommit.cycle.plan.open import open_cycle
 from airflow_provider_lakecommit.cycle.session.landing_session import RunIdentity
 from airflow_provider_lakecommit.cycle.sets.connections import SetConnections, found_landings
 from airflow_provider_lakecommit.cycle.sets.expansion import landing_for
+from airflow_provider_lakecommit.cycle.sets.former import landings_to_publish
 from airflow_provider_lakecommit.cycle.sets.former_scan import former_landings, start_former
 from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError, SourceError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
@@ -565,17 +566,17 @@ def test_what_waits_for_records_of_a_deleted_topic_is_published_by_a_decision(tm
             World(landing=orders, kafka=kafka, catalog=catalog).write(opened, bool)
         del broker.topics["shop.orders"]
         with connected() as connections:
-            (former,) = former_landings(declared, connections, print).publishing
+            (former,) = landings_to_publish(former_landings(declared, connections, print)[0])
             with connections.session(former, print) as session:
                 closed = close_cycle(session, run(1), start_former(session, run(1), lambda _: True).ticket)
                 assert closed.waiting
-                (found,) = former_landings(declared, connections, print).found
+                ((found,), _) = former_landings(declared, connections, print)
                 assert f"`lakecommit reset offsets SPEC --landing {former.name} --from earliest`" in str(found)
                 shown = init_preview(session, "earliest")
                 assert str(shown.tables[0].given_up) == "shop.orders[0] [0, 10)"
                 assert str(shown.tables[0].published) == "shop.orders[0] [10, 30)"
                 ledger_init(session, "earliest", agreed=shown, decision=DECISION)
-            assert not former_landings(declared, connections, print).publishing
+            assert not landings_to_publish(former_landings(declared, connections, print)[0])
         rows = tables.load(former.table).scan().to_arrow().to_pylist()
     assert sorted(r["id"] for r in rows) == [*range(10, 30)]
     tables.close()

@@ -15,6 +15,7 @@ from airflow_provider_lakecommit.cli.runs.land_set import landing_of
 from airflow_provider_lakecommit.cycle.commit.close import close_cycle
 from airflow_provider_lakecommit.cycle.session.landing_session import RunIdentity
 from airflow_provider_lakecommit.cycle.sets.connections import SetConnections, found_landings
+from airflow_provider_lakecommit.cycle.sets.former import landings_to_publish
 from airflow_provider_lakecommit.cycle.sets.former_scan import former_landings, start_former
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from tests.faults.test_lanes import lane
@@ -142,7 +143,7 @@ def publish(world: SetWorld, **changed: object) -> None:
     spec, run = world.spec(**changed), RunIdentity(deployment="test", dag_id="test", run_id="killed")
     expansion, tables = found_landings(spec.landing_set, spec.kafka), Tables(spec.catalog)
     with SetConnections(spec.landing_set, expansion, spec.kafka, tables, deployment="test") as connections:
-        for landing in former_landings(spec.landing_set, connections, world.lines.append).publishing:
+        for landing in landings_to_publish(former_landings(spec.landing_set, connections, world.lines.append)[0]):
             with connections.session(landing, world.lines.append) as session:
                 close_cycle(session, run, start_former(session, run).ticket)
     tables.close()

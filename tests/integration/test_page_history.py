@@ -69,7 +69,7 @@ def test_a_restart_in_the_middle_of_a_window_shows_the_same_and_counts_nothing_t
     totals, last = after.cycles.totals, after.cycles.cycles[-1]
     assert (totals.read, totals.committed, last.counts.total, last.redundant) == (30, 30, 20, 1)
     assert after.trend is not None
-    assert sum(v or 0 for v in after.trend.steps(time.time())[1].values["read"]) == 30
+    assert sum(v or 0 for v in after.trend.steps(time.time())[900][1]["read"]) == 30
 
 
 @pytest.mark.heavy

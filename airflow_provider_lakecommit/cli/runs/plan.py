@@ -96,8 +96,8 @@ def plan_set(spec: LandingSetSpec, options: Namespace, output: Output) -> int:
         "nothing": dict(plans.nothing),
         "failed": {name: str(each) for name, each in plans.failed.items()},
         **expansion.left_out,
-        "gone": {each.name: list(each.landing.topic_names) for each in plans.former.found if each.topics_missing},
-        "former": [each.to_dict() for each in plans.former.found],
+        "gone": {each.name: list(each.landing.topic_names) for each in plans.former if each.topics_missing},
+        "former": [each.to_dict() for each in plans.former],
     }
     output.answer(values, _lines(expansion, plans, explain=_explains(options)))
     return Exit.REFUSED if plans.failed or expansion.troubles else Exit.DONE
@@ -109,7 +109,7 @@ def _lines(expansion: Expansion, plans: SetPlans, *, explain: bool) -> Iterator[
     yield from (f"{name}: {why}" for name, why in plans.nothing.items())
     yield from (f"FAILED {name}: {each}" for name, each in plans.failed.items())
     yield from (f"NO LANDING {trouble}" for trouble in expansion.troubles)
-    yield from map(format_former, plans.former.found)
+    yield from map(format_former, plans.former)
     yield from (f"ignored: topic {topic} matches no rule" for topic in expansion.ignored)
     slices = [s for each in plans.opened.values() for s in each.slices]
     yield (

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from uuid import uuid4
 
@@ -22,12 +22,13 @@ from airflow_provider_lakecommit.core import SourcePartition
 from airflow_provider_lakecommit.cycle import (
     IDLE,
     Expansion,
-    Formers,
+    FormerLanding,
     SetConnections,
     close_cycle,
     former_landings,
     found_landings,
     landing_ready,
+    landings_to_publish,
     start_former,
     without_records,
 )
@@ -66,18 +67,19 @@ class SetRounds:
         """
         other = self._expansion is None or self._expansion.known != expansion.known
         connections = self._connected(expansion)
-        former = self._former(connections) if other or self._publishing else Formers()
-        self._publishing = bool(former.failed or former.publishing)
+        former, unreadable = self._former(connections) if other or self._publishing else ((), {})
+        publishes = landings_to_publish(former)
+        self._publishing = bool(unreadable or publishes)
         # A round is a run of its own: it does not open cycles again that an earlier one has closed.
         self._landings.unique = uuid4()
         names = [each.name for each in expansion.landings]
         own = [each for each in expansion.landings if each.name not in self._under_way]
         works = {
             each.name: partial(self._recorded, each.name, partial(do, connections, each))
-            for do, some in ((self._landed, own), (self._publish, former.publishing))
+            for do, some in ((self._landed, own), (self._publish, publishes))
             for each in some
         }
-        names += [each.name for each in former.publishing]
+        names += [each.name for each in publishes]
         self._under_way |= dict.fromkeys(works, connections)
         thread = threading.Thread(target=self._work, args=(works,), name="lakecommit-round", daemon=True)
         self._rounds = [each for each in self._rounds if each.is_alive()] + [thread]
@@ -86,13 +88,13 @@ class SetRounds:
         self._check()
         for topic in expansion.ignored:
             self._log_once(f"topic {topic} matches no rule and is ignored, as `unmatched` says")
-        for each in former.found:
+        for each in former:
             self._log_once(f"WARNING: {each}")
         ended: Ended = {name: self._ended[name] for name in names if name in self._ended}
         # A topic without a landing has only its name.
         return (
             ended
-            | {**former.failed}
+            | {**unreadable}
             | {f"topics {', '.join(t.topics)}": SourceError("LC8031", t.why) for t in expansion.troubles}
         )
 
@@ -170,12 +172,12 @@ class SetRounds:
         self._landings.output.log(f"{landing.name}: {closed}")
         return Exit.REFUSED if closed.waiting or closed.blocked else Exit.DONE
 
-    def _former(self, connections: SetConnections) -> Formers:
+    def _former(self, connections: SetConnections) -> tuple[Sequence[FormerLanding], Mapping[str, BaseException]]:
         try:
             return former_landings(self._spec.landing_set, connections, self._landings.output.log)
         except LakecommitError as e:
             self._landings.output.log(f"WARNING: cannot find former landings of the set: {e}")
-            return Formers()
+            return (), {}
 
     def _log_once(self, line: str) -> None:
         if line not in self._logged:

@@ -12,7 +12,7 @@ see one table in two) are an error of these topics; all others have their landin
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,13 +60,8 @@ class Expansion:
         return tuple(dict.fromkeys(t for landing in self.landings for t in landing.topic_names))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Way:
-    """The table of one topic; ``merged``: it may share it with others."""
-
-    topic: str
-    table: str
-    merged: bool
+TableOfTopic = tuple[str, bool]
+"""The table of one topic, and True if the topic may share it with others."""
 
 
 def topics_of(declared: LandingSet, known: Collection[str]) -> tuple[str, ...]:
@@ -107,16 +102,13 @@ def expand(declared: LandingSet, known: Collection[str]) -> Expansion:
 
     :param known: all existing topics
     """
-    ways, unmatched = list[_Way](), list[str]()
+    by_table, unmatched = dict[str, dict[str, TableOfTopic]](), list[str]()
     for topic in topics_of(declared, known):
-        if (found := _way(declared, topic)) is None:
+        if (found := _table_of(declared, topic)) is None:
             unmatched.append(topic)
         else:
-            ways.append(found)
-    by_table: dict[str, list[_Way]] = {}
-    for way in ways:
-        # A case-insensitive engine compares names so.
-        by_table.setdefault(way.table.casefold(), []).append(way)
+            # A case-insensitive engine compares names so.
+            by_table.setdefault(found[0].casefold(), {})[topic] = found
     made = [_trouble(some) or _landing(declared, some) for some in by_table.values()]
     landings, troubles = [m for m in made if isinstance(m, Landing)], [m for m in made if isinstance(m, Trouble)]
     dead = {str(each.dead_letter_table).casefold(): each for each in landings if each.dead_letter_table}
@@ -155,12 +147,11 @@ def landing_for(declared: LandingSet, *topics: str) -> Landing:
     raise SpecError("LC6230", f"landing set {declared.name!r}: topics {', '.join(topics)} are not one landing: {why}")
 
 
-def _way(declared: LandingSet, topic: str) -> _Way | None:
+def _table_of(declared: LandingSet, topic: str) -> TableOfTopic | None:
     for rule in declared.rules:
         if (found := re.fullmatch(rule["topics"], topic)) is not None:
             template, merged = rule["table"], bool(rule.get("merge")) or not fields_of(rule["table"])
-            table = filled_template(template, {**found.groupdict(), TOPIC: topic})
-            return _Way(topic=topic, table=table, merged=merged)
+            return filled_template(template, {**found.groupdict(), TOPIC: topic}), merged
     if declared.table is None:
         return None
     pattern = declared.topics_pattern
@@ -168,12 +159,12 @@ def _way(declared: LandingSet, topic: str) -> _Way | None:
     groups = re.compile(pattern).groupindex if pattern is not None else {}
     values = dict.fromkeys(groups) if found is None else found.groupdict()
     merged = not fields_of(declared.table)
-    return _Way(topic=topic, table=filled_template(declared.table, {**values, TOPIC: topic}), merged=merged)
+    return filled_template(declared.table, {**values, TOPIC: topic}), merged
 
 
-def _trouble(ways: Sequence[_Way]) -> Trouble | None:
-    tables, topics = sorted({w.table for w in ways}), tuple(w.topic for w in ways)
-    if len(tables) == 1 and (len(ways) == 1 or all(w.merged for w in ways)):
+def _trouble(by_topic: Mapping[str, TableOfTopic]) -> Trouble | None:
+    tables, topics = sorted({table for table, _ in by_topic.values()}), tuple(by_topic)
+    if len(tables) == 1 and (len(by_topic) == 1 or all(merged for _, merged in by_topic.values())):
         return None
     where = tables[0] if len(tables) == 1 else f"{' and '.join(tables)}, which many engines treat as one"
     why = (
@@ -183,8 +174,8 @@ def _trouble(ways: Sequence[_Way]) -> Trouble | None:
     return Trouble(topics=topics, table=tables[0], why=why)
 
 
-def _landing(declared: LandingSet, ways: Sequence[_Way]) -> Landing | Trouble:
-    table, topics = ways[0].table, tuple(w.topic for w in ways)
+def _landing(declared: LandingSet, by_topic: Mapping[str, TableOfTopic]) -> Landing | Trouble:
+    table, topics = next(iter(by_topic.values()))[0], tuple(by_topic)
     try:
         return Landing.from_dict(
             {

@@ -12,7 +12,7 @@ cycle were landed. Excluded topics are not named unless something is pending.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -98,6 +98,11 @@ class FormerLanding:
             "lanes": list(self.lanes),
             "gone": self.topics_missing,
         }
+
+
+def landings_to_publish(former: Iterable[FormerLanding]) -> tuple[Landing, ...]:
+    """Return those with slices to publish."""
+    return tuple(each.landing for each in former if each.publishes)
 
 
 def format_former(former: FormerLanding) -> str:

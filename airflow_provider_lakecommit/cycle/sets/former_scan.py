@@ -13,8 +13,8 @@ or log is the failure of that landing only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from airflow_provider_lakecommit.control import ControlRecord, read_entries
 from airflow_provider_lakecommit.core import LIVE, AcceptedSlice, Coverage, Entry, LedgerSection, irreplaceable
@@ -41,54 +41,27 @@ UNKNOWN = "unknown"
 WHY = "the set no longer has this landing: its reported slices are published"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Formers:
-    """The former landings to mention, and unreadable ones with the reason."""
-
-    found: tuple[FormerLanding, ...] = ()
-    failed: Mapping[str, BaseException] = field(default_factory=dict)
-
-    @property
-    def publishing(self) -> tuple[Landing, ...]:
-        """Return those with slices to publish."""
-        return tuple(each.landing for each in self.found if each.publishes)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Candidate:
-    """A landing of the control topic that the set lacks. ``own``: it has the set's name."""
-
-    declared: LandingSet
-    name: str
-    table: str
-    own: bool
-    entries: tuple[Entry, ...]
-
-    def landing(self, topics: tuple[str, ...] = (), tables: frozenset[str] = frozenset()) -> Landing:
-        """Return it as far as the log and its ledger know it."""
-        topics = tuple({*topics, *topics_of_plan(self.entries)}) or (UNKNOWN,)
-        tables = tables | tables_of(self.entries) | {self.table}
-        return former_landing(self.declared, self.name, self.table, topics, tables)
-
-
-def former_landings(declared: LandingSet, connections: SetConnections, log: Callable[[str], None]) -> Formers:
-    """Find the former landings of a set.
+def former_landings(
+    declared: LandingSet, connections: SetConnections, log: Callable[[str], None]
+) -> tuple[tuple[FormerLanding, ...], dict[str, BaseException]]:
+    """Return the former landings of a set to mention, and unreadable ones with the reason.
 
     :raises ControlTopicError: the control topic cannot be read
     """
-    topics = {*connections.expansion.topics}
-    candidates = {
-        c.name: c for c in _candidates(declared, connections) if c.own or topics & {*topics_of_plan(c.entries)}
-    }
+    topics, candidates = {*connections.expansion.topics}, dict[str, FormerLanding]()
+    for name, entries in _absent(connections).items():
+        of = table_of_name(declared, name, entries)
+        if of is not None and (of[1] or topics & {*topics_of_plan(entries)}):
+            candidates[name] = _by_log(declared, name, of, entries)
 
     def step(session: LandingSession) -> FormerLanding:
-        return _read_former(session, candidates[session.landing.name], connections)
+        return _read_former(session, declared, candidates[session.landing.name], connections)
 
-    ended = for_all(connections, [c.landing() for c in candidates.values()], step, log)
+    ended = for_all(connections, [c.landing for c in candidates.values()], step, log)
     found = [each for each in ended.values() if isinstance(each, FormerLanding)]
-    return Formers(
-        found=tuple(each for each in found if each.topics_missing or each.is_open),
-        failed={name: each for name, each in ended.items() if isinstance(each, BaseException)},
+    return (
+        tuple(each for each in found if each.topics_missing or each.is_open),
+        {name: each for name, each in ended.items() if isinstance(each, BaseException)},
     )
 
 
@@ -97,14 +70,16 @@ def former_named(declared: LandingSet, connections: SetConnections, name: str) -
 
     :raises LakecommitError: the control topic or its table cannot be read
     """
-    known = next((c for c in _candidates(declared, connections) if c.name == name), None)
-    if known is None and (table := table_of_name(declared, name, ())) is not None:
+    entries = _absent(connections).get(name, ())
+    of = table_of_name(declared, name, entries)
+    if of is None:
         # Its records may be older than the ones read; its ledger has it anyway.
-        known = _Candidate(declared=declared, name=name, table=table[0], own=True, entries=())
-    if known is None:
+        entries, of = (), table_of_name(declared, name, ())
+    if of is None:
         return None
-    with connections.session(known.landing(), lambda _: None) as session:
-        landing = _read_former(session, known, connections).landing
+    known = _by_log(declared, name, of, entries)
+    with connections.session(known.landing, lambda _: None) as session:
+        landing = _read_former(session, declared, known, connections).landing
     return None if landing.topic_names == (UNKNOWN,) else landing
 
 
@@ -116,35 +91,48 @@ def start_former(session: LandingSession, run: RunIdentity, release: Release = l
     return start_without_tables(session, run, WHY, release)
 
 
-def _candidates(declared: LandingSet, connections: SetConnections) -> list[_Candidate]:
+def _absent(connections: SetConnections) -> dict[str, tuple[Entry, ...]]:
+    """Return the newest entries of each landing in the control topic that the set lacks."""
     now = {each.name for each in connections.expansion.landings}
-    found = []
-    for name, records in sorted(connections.recent().items()):
-        entries = read_entries(records, name, LIVE) if name not in now else ()
-        known = table_of_name(declared, name, entries) if name not in now else None
-        if known is not None:
-            found.append(_Candidate(declared=declared, name=name, table=known[0], own=known[1], entries=entries))
-    return found
+    recent = sorted(connections.recent().items())
+    return {name: read_entries(records, name, LIVE) for name, records in recent if name not in now}
 
 
-def _read_former(session: LandingSession, known: _Candidate, connections: SetConnections) -> FormerLanding:
-    state = ledger_state(session, known.table)
-    sections = [] if state is None else [s for s in state.known_sections if s.landing == known.name]
-    topics = tuple({p.topic for s in sections for p in s.starts})
-    written = (read_entries(_records(session, s), known.name, s.lane) for s in sections if s.ends or s.lane == LIVE)
-    session.landing = landing = known.landing(topics, frozenset().union(*map(tables_of, written)))
-    if state is None:
-        pending = reported_in(known.entries, known.table)
-    else:
-        pending = Coverage.union(a.coverage for a in _pending(session, known))
+def _by_log(declared: LandingSet, name: str, of: tuple[str, bool], entries: Sequence[Entry]) -> FormerLanding:
+    """Return a former landing as far as the log knows it.
+
+    :param of: its table, and whether it has the set's name
+    """
+    table, own = of
+    topics, tables = topics_of_plan(entries) or (UNKNOWN,), tables_of(entries) | {table}
+    landing = former_landing(declared, name, table, topics, tables)
     return FormerLanding(
-        landing=landing,
-        pending=pending,
+        landing=landing, pending=reported_in(entries, table), whole=was_complete(entries), own=own, dropped=True
+    )
+
+
+def _read_former(
+    session: LandingSession, declared: LandingSet, known: FormerLanding, connections: SetConnections
+) -> FormerLanding:
+    """Return it as its ledger knows it; without a ledger, it is as the log knows it."""
+    before = known.landing
+    state = ledger_state(session, before.table)
+    sections = [] if state is None else [s for s in state.known_sections if s.landing == known.name]
+    topics = {p.topic for s in sections for p in s.starts}
+    if before.topic_names != (UNKNOWN,) or not topics:
+        topics |= {*before.topic_names}
+    written = (read_entries(_records(session, s), known.name, s.lane) for s in sections if s.ends or s.lane == LIVE)
+    tables = {*before.tables}.union(*map(tables_of, written))
+    session.landing = landing = former_landing(declared, known.name, before.table, topics, tables)
+    missing = known.own and are_missing(declared, landing.topic_names, connections.expansion.known)
+    known = replace(known, landing=landing, topics_missing=missing)
+    if state is None:
+        return known
+    return replace(
+        known,
+        pending=Coverage.union(a.coverage for a in _pending(session, own=known.own)),
         lanes=tuple(sorted({s.lane for s in sections if s.ends})) if known.own else (),
-        topics_missing=known.own and are_missing(known.declared, landing.topic_names, connections.expansion.known),
-        whole=was_complete(known.entries),
-        own=known.own,
-        dropped=state is None,
+        dropped=False,
     )
 
 
@@ -153,15 +141,18 @@ def _records(session: LandingSession, section: LedgerSection) -> Sequence[Contro
         return () if control is None else control.read(section.control.partition, section.control.read_from).records
 
 
-def _pending(session: LandingSession, known: _Candidate) -> Iterator[AcceptedSlice]:
-    """Yield reported slices that are not in its table; of another set only those that cannot be read again."""
+def _pending(session: LandingSession, *, own: bool) -> Iterator[AcceptedSlice]:
+    """Yield reported slices that are not in its table; of another set only those that cannot be read again.
+
+    :param own: it has the set's name
+    """
     for table in session.landing.tables:
         state = ledger_state(session, table)
         section = None if state is None else known_section(session, state)
         if state is None or section is None:
             continue
         pending = pending_of(session, table, state.table_uuid, section)
-        if known.own:
+        if own:
             yield from (a for a in pending if a.matters(table))
         elif any(a.matters(table) for a in pending):
             marks = session.source.watermarks(missing_ok=True)

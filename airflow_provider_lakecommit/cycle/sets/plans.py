@@ -29,7 +29,8 @@ from airflow_provider_lakecommit.cycle.results import Opened
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.cycle.sets.connections import SetConnections, for_all
 from airflow_provider_lakecommit.cycle.sets.expansion import Expansion
-from airflow_provider_lakecommit.cycle.sets.former_scan import Formers, former_landings
+from airflow_provider_lakecommit.cycle.sets.former import FormerLanding, landings_to_publish
+from airflow_provider_lakecommit.cycle.sets.former_scan import former_landings
 from airflow_provider_lakecommit.cycle.sets.rare_collection import rarely_collected
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.formats import sample_values
@@ -57,7 +58,7 @@ class SetPlans:
     opened: Mapping[str, Opened]
     failed: Mapping[str, BaseException]
     nothing: Mapping[str, str]
-    former: Formers
+    former: Sequence[FormerLanding]
 
 
 def plans_of(
@@ -90,12 +91,12 @@ def plans_of(
         session.landing = made
         return made, plan(session)
 
-    former = former_landings(declared, connections, log)
+    former, unreadable = former_landings(declared, connections, log)
     with rarely_collected():
-        ended: dict[str, Ended] = {**former.failed, **for_all(connections, expansion.landings, step, log)}
+        ended: dict[str, Ended] = {**unreadable, **for_all(connections, expansion.landings, step, log)}
     if publish is not None:
         opens = publish
-        ended |= for_all(connections, former.publishing, lambda s: (s.landing, opens(s)), log)
+        ended |= for_all(connections, landings_to_publish(former), lambda s: (s.landing, opens(s)), log)
     planned = {name: each for name, each in ended.items() if isinstance(each, tuple)}
     return SetPlans(
         landings={name: landing for name, (landing, _) in planned.items()},

@@ -66,43 +66,36 @@ class HeldBack:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditDecision:
-    """The requested decision, and its tables."""
-
-    branch: str
-    drop: bool
-    tables: tuple[HeldBack, ...]
-
-    def lines(self) -> Iterator[str]:
-        if not self.tables:
-            yield f"main has all of branch {self.branch}, or gets it by the next run: there is nothing to decide"
-        for t in self.tables:
-            since = f", since {t.since:%Y-%m-%d %H:%M}" if t.since else ""
-            many = f"at least {t.rows}" if t.cut else t.rows
+def _lines(found: Sequence[HeldBack], branch: str, *, drop: bool) -> Iterator[str]:
+    if not found:
+        yield f"main has all of branch {branch}, or gets it by the next run: there is nothing to decide"
+    for t in found:
+        since = f", since {t.since:%Y-%m-%d %H:%M}" if t.since else ""
+        many = f"at least {t.rows}" if t.cut else t.rows
+        yield (
+            f"{t.table}: main lacks {many} rows in {t.snapshots} snapshots of branch {branch}{since}: "
+            f"{t.ranges or 'no range'}"
+        )
+        if t.apart:
+            yield f"  {t.apart}"
+        if not drop:
+            yield "  the next run PUBLISHES them without their checks"
+            continue
+        yield "  DROPS them from the branch; the next run reads their records again"
+        yield from (f"  UNDOES the decision of {d}" for d in t.undone)
+        if t.lost:
             yield (
-                f"{t.table}: main lacks {many} rows in {t.snapshots} snapshots of branch {self.branch}{since}: "
-                f"{t.ranges or 'no range'}"
+                f"  LOSES {len(t.lost)} records, which the source no longer has: {t.lost}. The next run asks where "
+                f"to go on: `{RESET_OFFSETS} SPEC --from earliest`"
             )
-            if t.apart:
-                yield f"  {t.apart}"
-            if not self.drop:
-                yield "  the next run PUBLISHES them without their checks"
-                continue
-            yield "  DROPS them from the branch; the next run reads their records again"
-            yield from (f"  UNDOES the decision of {d}" for d in t.undone)
-            if t.lost:
-                yield (
-                    f"  LOSES {len(t.lost)} records, which the source no longer has: {t.lost}. The next run asks where "
-                    f"to go on: `{RESET_OFFSETS} SPEC --from earliest`"
-                )
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"branch": self.branch, "drop": self.drop, "tables": [t.to_dict() for t in self.tables]}
 
 
-def audit_preview(session: LandingSession, *, drop: bool) -> AuditDecision:
-    """Read the branches; write nothing.
+def _values(found: Sequence[HeldBack], branch: str, *, drop: bool) -> dict[str, Any]:
+    return {"branch": branch, "drop": drop, "tables": [t.to_dict() for t in found]}
+
+
+def audit_preview(session: LandingSession, *, drop: bool) -> tuple[HeldBack, ...]:
+    """Return the tables that a decision is about; writes nothing.
 
     :param drop: instead of a release
     :raises LedgerError: the landing has no checks
@@ -134,7 +127,7 @@ def audit_preview(session: LandingSession, *, drop: bool) -> AuditDecision:
                 undone=_undone(found.records, read_ledger(table.metadata, MAIN_BRANCH)) if drop else (),
             )
         )
-    return AuditDecision(branch=landing.branch, drop=drop, tables=tuple(out))
+    return tuple(out)
 
 
 def _undone(records: Sequence[SnapshotRecord], main: LedgerState) -> tuple[Decision, ...]:
@@ -144,21 +137,26 @@ def _undone(records: Sequence[SnapshotRecord], main: LedgerState) -> tuple[Decis
     return tuple(d for d in new if not d.command.startswith(stays))
 
 
-def preview(session: LandingSession, request: ResetBlocked) -> AuditDecision:
-    return audit_preview(session, drop=request.way == "drop")
+def preview(session: LandingSession, request: ResetBlocked) -> tuple[HeldBack, ...]:
+    return audit_preview(session, drop=_drops(request))
+
+
+def _drops(request: ResetBlocked) -> bool:
+    return request.way == "drop"
 
 
 def propose(session: LandingSession, request: ResetBlocked) -> Proposal:
     values = request.values()
     if any(is_stated(chosen) and chosen for chosen in (request.partitions, request.ranges)):
         raise SpecError("LC8362", f"how={request.how!r} is about all refused rows: leave out partitions and ranges")
-    found = preview(session, request)
-    if not found.tables:
-        raise NothingToDoError("; ".join(found.lines()))
-    return {**values, **found.to_dict()}, [*found.lines()]
+    found, branch, drop = preview(session, request), session.landing.branch, _drops(request)
+    lines = [*_lines(found, branch, drop=drop)]
+    if not found:
+        raise NothingToDoError("; ".join(lines))
+    return {**values, **_values(found, branch, drop=drop)}, lines
 
 
-def confirm(session: LandingSession, request: ResetBlocked, agreed: Mapping[str, Any]) -> AuditDecision:
+def confirm(session: LandingSession, request: ResetBlocked, agreed: Mapping[str, Any]) -> tuple[HeldBack, ...]:
     """Return the previewed decision about what ``main`` still lacks.
 
     :raises LedgerError: ``main`` lacks snapshots of other tables by now
@@ -166,23 +164,27 @@ def confirm(session: LandingSession, request: ResetBlocked, agreed: Mapping[str,
     request.check_agreed(agreed)
     now = preview(session, request)
     previewed = {t["table"]: t["head"] for t in agreed["tables"]}
-    if new := [t.table for t in now.tables if t.table not in previewed]:
+    if new := [t.table for t in now if t.table not in previewed]:
         raise LedgerError("LC7056", f"{', '.join(new)}: main lacks snapshots that were not in the preview: repeat it")
-    return replace(now, tables=tuple(replace(t, head_id=previewed[t.table]) for t in now.tables))
+    return tuple(replace(t, head_id=previewed[t.table]) for t in now)
 
 
-def apply(session: LandingSession, _: ResetBlocked, found: AuditDecision, decision: Decision) -> dict[str, Any]:
-    return decide_audit(session, found, decision)
+def apply(
+    session: LandingSession, request: ResetBlocked, found: Sequence[HeldBack], decision: Decision
+) -> dict[str, Any]:
+    return decide_audit(session, found, decision, drop=_drops(request))
 
 
-def decide_audit(session: LandingSession, found: AuditDecision, decision: Decision) -> dict[str, Any]:
+def decide_audit(
+    session: LandingSession, found: Sequence[HeldBack], decision: Decision, *, drop: bool
+) -> dict[str, Any]:
     """Do what the preview showed.
 
     :raises LakecommitError: a branch has moved since; or ``main`` cannot take it
     """
     landing = session.landing
-    decide, verb = (restart, "drops") if found.drop else (release, "releases")
-    for t in found.tables:
+    decide, verb = (restart, "drops") if drop else (release, "releases")
+    for t in found:
         decide(
             session.tables,
             t.table,
@@ -191,4 +193,4 @@ def decide_audit(session: LandingSession, found: AuditDecision, decision: Decisi
             head_id=t.head_id,
             decision=replace(decision, what=f"{verb} {t.rows} rows of branch {landing.branch}: {t.ranges}"),
         )
-    return found.to_dict()
+    return _values(found, landing.branch, drop=drop)

@@ -29,7 +29,7 @@ from airflow_provider_lakecommit.operations.kafka_connect.consumer_group import 
 )
 from airflow_provider_lakecommit.operations.kafka_connect.rescue import Rescue
 from airflow_provider_lakecommit.operations.kafka_connect.rest import ConnectRest
-from airflow_provider_lakecommit.operations.kafka_connect.sink import CONTROL_TOPIC, Sink, source_group
+from airflow_provider_lakecommit.operations.kafka_connect.sink import CONTROL_TOPIC, commits_of_sink, source_group
 from airflow_provider_lakecommit.operations.kafka_connect.sink_offsets import By, SinkProgress
 
 POLL_SECONDS = 1.0
@@ -50,7 +50,8 @@ class KnownConnector:
     name: str
     rest: ConnectRest | None
     kafka: Mapping[str, Any] = field(repr=False)
-    sink: Sink
+    control_topic: str
+    group: str
     config: Mapping[str, str] | None = field(default=None, repr=False)
     by: By = By.BOTH
     wait: float = WAIT_SECONDS
@@ -67,7 +68,7 @@ class KnownConnector:
 
     def check_stopped(self) -> None:
         """:raises ConnectorError: a process works for it"""
-        check_stopped(self.kafka, self.name, self.rest, group=self.sink.group, stated_gone=self.rest is None)
+        check_stopped(self.kafka, self.name, self.rest, group=self.group, stated_gone=self.rest is None)
 
 
 def known_connector(
@@ -85,14 +86,23 @@ def known_connector(
     :raises ConnectError: Kafka Connect does not answer
     :raises SpecError: it is no Iceberg sink
     """
-    stated = Sink(control_topic=control_topic or CONTROL_TOPIC, group=group or source_group(name), interval=0)
-    known = KnownConnector(name=name, rest=rest, kafka=kafka, sink=stated, by=by, wait=wait)
+    known = KnownConnector(
+        name=name,
+        rest=rest,
+        kafka=kafka,
+        control_topic=control_topic or CONTROL_TOPIC,
+        group=group or source_group(name),
+        by=by,
+        wait=wait,
+    )
     if rest is None:
         return known
     if name not in rest.connectors():
         return replace(known, state="not in that Kafka Connect")
     config, status = rest.config(name), rest.status(name)
-    return replace(known, sink=Sink.of(name, config), config=config, state=str(status), runs=not status.is_stopped)
+    topic, its_group, _ = commits_of_sink(name, config)
+    runs = not status.is_stopped
+    return replace(known, control_topic=topic, group=its_group, config=config, state=str(status), runs=runs)
 
 
 def rescue_of(session: LandingSession, connector: KnownConnector, by: str = "") -> Rescue:
@@ -100,9 +110,9 @@ def rescue_of(session: LandingSession, connector: KnownConnector, by: str = "") 
     return Rescue(
         connector.kafka,
         session.tables,
-        control_topic=connector.sink.control_topic,
+        control_topic=connector.control_topic,
         connector=connector.name,
-        group=connector.sink.group,
+        group=connector.group,
         branch=session.landing.branch,
         by=by,
         taken_over=True,
@@ -134,7 +144,7 @@ def stop(connector: KnownConnector) -> None:
                 "LC7501",
                 f"connector {connector.name} no longer exists, or its Kafka Connect is older than 3.5 and cannot stop "
                 f"it: save its configuration, delete it, and pass --connector-is-gone --control-topic "
-                f"{connector.sink.control_topic} --group {connector.sink.group}",
+                f"{connector.control_topic} --group {connector.group}",
             ) from None
         connector.rest.wait_for(connector.name, lambda s: s.is_stopped, connector.wait, "stopped")
 
@@ -157,7 +167,7 @@ def _unsettled(session: LandingSession, connector: KnownConnector) -> str:
         connector.check_stopped()
     except ConnectorError as e:
         return str(e)
-    with closing(session.source.of((connector.sink.control_topic,))) as control:
+    with closing(session.source.of((connector.control_topic,))) as control:
         marks = control.watermarks().partitions
     return "; ".join(
         f"{p} has an open transaction at {m.stable}" for p, m in sorted(marks.items()) if m.stable < m.high

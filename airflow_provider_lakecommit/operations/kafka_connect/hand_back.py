@@ -17,8 +17,8 @@ ledger is set is lost work, but no lost record: the connector reads it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from airflow_provider_lakecommit.core import (
@@ -32,7 +32,6 @@ from airflow_provider_lakecommit.core import (
     Decision,
     LedgerSection,
     RangeSet,
-    SourcePartition,
     without_rows,
 )
 from airflow_provider_lakecommit.cycle import LandingSession, RunIdentity, diverged_logs, drain, prepare_for_commit
@@ -43,38 +42,12 @@ from airflow_provider_lakecommit.operations.kafka_connect.consumer_group import 
 from airflow_provider_lakecommit.operations.kafka_connect.section import sink_section
 from airflow_provider_lakecommit.operations.kafka_connect.take_over import off_things, put_back
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HandBack:
-    """Where the connector continues. ``handed`` is set if the ledger records it; ``left`` is the number of records that
-    are not landed yet.
-    """
-
-    landing: str
-    table: str
-    connector: str
-    ends: Mapping[SourcePartition, int]
-    left: Mapping[SourcePartition, int]
-    handed: bool
-
-    def lines(self) -> Iterable[str]:
-        goes = "continues" if self.handed else "would continue"
-        yield f"{self.table}: connector {self.connector} {goes} after landing {self.landing}"
-        yield from (f"  {p}: at {end}, {self.left[p]} records are left to land" for p, end in sorted(self.ends.items()))
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "landing": self.landing,
-            "table": self.table,
-            "connector": self.connector,
-            "next": {str(p): end for p, end in sorted(self.ends.items())},
-            "handed": self.handed,
-            "wrong": [],
-        }
+Preview = tuple[dict[str, Any], list[str]]
+"""Values for JSON, and lines for display."""
 
 
-def hand_back_preview(session: LandingSession, connector: KnownConnector) -> HandBack:
-    """Return the effect; writes nothing.
+def hand_back_preview(session: LandingSession, connector: KnownConnector) -> Preview:
+    """Return where the connector would continue; writes nothing.
 
     :raises ConnectorError: it is active, or this landing has not adopted it
     :raises SourceError: the source no longer has what the connector would have to read
@@ -111,7 +84,7 @@ def hand_back(
         _set_coordinator(connector, log.log.read_to)
         session.log(f"{connector.name}: set its offsets to the ends of the ledger")
     _resume(session, connector)
-    return {**_checked(session, connector, section, sink).to_dict(), "wrong": list(off_things(session))}
+    return {**_checked(session, connector, section, sink)[0], "wrong": list(off_things(session))}
 
 
 def _adopted(session: LandingSession, connector: KnownConnector) -> tuple[LedgerSection, AdoptedSink]:
@@ -136,7 +109,10 @@ def _adopted(session: LandingSession, connector: KnownConnector) -> tuple[Ledger
     return section, section.sink
 
 
-def _checked(session: LandingSession, connector: KnownConnector, section: LedgerSection, sink: AdoptedSink) -> HandBack:
+def _checked(session: LandingSession, connector: KnownConnector, section: LedgerSection, sink: AdoptedSink) -> Preview:
+    """Return where the connector continues, and the numbers of records that are not landed yet. ``handed`` is set if
+    the ledger records it.
+    """
     marks = session.source.watermarks().partitions
     ends = {p: section.end(p) for p in marks}
     if not sink.lands and (lost := [f"{p} begins at {m.start}" for p, m in sorted(marks.items()) if ends[p] < m.start]):
@@ -146,14 +122,19 @@ def _checked(session: LandingSession, connector: KnownConnector, section: Ledger
             f"`{RESET_OFFSETS} SPEC --from earliest` to give it up",
         )
     left = {p: max(m.high - ends[p], 0) for p, m in marks.items()}
-    return HandBack(
-        landing=session.landing.name,
-        table=session.landing.table,
-        connector=connector.name,
-        ends=ends,
-        left=left,
-        handed=sink.lands,
-    )
+    landing = session.landing
+    values = {
+        "landing": landing.name,
+        "table": landing.table,
+        "connector": connector.name,
+        "next": {str(p): end for p, end in sorted(ends.items())},
+        "handed": sink.lands,
+        "wrong": [],
+    }
+    goes = "continues" if sink.lands else "would continue"
+    lines = [f"{landing.table}: connector {connector.name} {goes} after landing {landing.name}"]
+    lines += [f"  {p}: at {end}, {left[p]} records are left to land" for p, end in sorted(ends.items())]
+    return values, lines
 
 
 def _group_ends(session: LandingSession, section: LedgerSection) -> dict[tuple[str, int], int]:
@@ -243,7 +224,7 @@ def _handed(
         raise LedgerError(
             "LC7515", f"the ledger of landing {session.landing.name} disappeared meanwhile: run the command again"
         )
-    own = now.sink or AdoptedSink(connector=connector.name, group=connector.sink.group, since={}, sequence=0)
+    own = now.sink or AdoptedSink(connector=connector.name, group=connector.group, since={}, sequence=0)
     if own.lands:
         return now
     suspended = f"connector {connector.name}, {HANDED_BACK}"
@@ -284,7 +265,7 @@ def _set_offsets(
 
 def _set_coordinator(connector: KnownConnector, read_to: Mapping[int, int]) -> None:
     """Skip the records of its control topic, which others decided: it continues after them."""
-    group, topic = f"{connector.sink.group}-coord", connector.sink.control_topic
+    group, topic = f"{connector.group}-coord", connector.control_topic
     now = offsets_of_group(connector.kafka, group)
     if behind := {(topic, n): end for n, end in read_to.items() if now.get((topic, n), -1) < end}:
         set_group_offsets(connector.kafka, group, behind)

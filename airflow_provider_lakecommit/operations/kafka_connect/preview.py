@@ -69,7 +69,7 @@ class AdoptionPreview:
 
     def lines(self) -> Iterable[str]:
         yield f"{self.table}: landing {self.landing} would continue after connector {self.connector.name}"
-        yield f"  {self.connector.state}; control topic {self.connector.sink.control_topic}"
+        yield f"  {self.connector.state}; control topic {self.connector.control_topic}"
         for p, offset in sorted(self.next.items()):
             mark = self.source.partitions[p]
             yield f"  {p}: at {offset}, {max(mark.high - offset, 0)} records are left to land"
@@ -127,7 +127,7 @@ def preview_of(
     landing, config, progress = session.landing, connector.config, progress_of(session, connector, log)
     source = session.source.watermarks()
     report = next(iter(log.check([landing.table])), RescueReport(table=landing.table, unread=log.log.unread))
-    ours = sink_section(session, landing.table, connector.sink.group)
+    ours = sink_section(session, landing.table, connector.group)
     known, earliest = ours.known(source.partitions), reads_earliest(config or {})
     ends, problems = sink_offsets(progress, source.partitions, by=connector.by, known=known, earliest=earliest)
     read = frozenset(p for p in source.partitions if (p.topic, p.partition) in progress.read)

@@ -9,7 +9,6 @@ be missing, that is an objection; if something is only worth knowing, it is a no
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import Landing
@@ -25,31 +24,20 @@ def source_group(connector: str) -> str:
     return f"connect-{connector}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sink:
-    """A connector, as an observer of its commits has to know it. ``interval`` is in seconds."""
+def commits_of_sink(connector: str, config: Mapping[str, str]) -> tuple[str, str, float]:
+    """Return the control topic and the group of a connector's commits, and the seconds between them.
 
-    control_topic: str
-    group: str
-    interval: float
-
-    @classmethod
-    def of(cls, connector: str, config: Mapping[str, str]) -> Sink:
-        """Return it from the connector's configuration.
-
-        :raises SpecError: it is no Iceberg sink
-        """
-        if "iceberg" not in config.get("connector.class", "").lower():
-            raise SpecError(
-                "LC7522",
-                f"connector {connector!r} is {config.get('connector.class', 'of no class')}, no Iceberg sink: name its "
-                "control_topic and control_group_id if it uses the same protocol",
-            )
-        return cls(
-            control_topic=config.get("iceberg.control.topic", CONTROL_TOPIC),
-            group=config.get("iceberg.connect.group-id") or source_group(connector),
-            interval=int(config.get("iceberg.control.commit.interval-ms", INTERVAL_MS)) / 1000,
+    :raises SpecError: it is no Iceberg sink
+    """
+    if "iceberg" not in config.get("connector.class", "").lower():
+        raise SpecError(
+            "LC7522",
+            f"connector {connector!r} is {config.get('connector.class', 'of no class')}, no Iceberg sink: name its "
+            "control_topic and control_group_id if it uses the same protocol",
         )
+    topic = config.get("iceberg.control.topic", CONTROL_TOPIC)
+    group = config.get("iceberg.connect.group-id") or source_group(connector)
+    return topic, group, int(config.get("iceberg.control.commit.interval-ms", INTERVAL_MS)) / 1000
 
 
 def reasons_against(

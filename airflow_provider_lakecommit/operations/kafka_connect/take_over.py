@@ -144,7 +144,7 @@ def _set_ledger(
     doubled_stay: bool,
 ) -> None:
     connector, ends, read = preview.connector, preview.next, preview.read
-    connected = AdoptedSink(connector=connector.name, group=connector.sink.group, since=ends, sequence=sequence)
+    connected = AdoptedSink(connector=connector.name, group=connector.group, since=ends, sequence=sequence)
     made: list[LedgerSection] = []
     late = preview.sink_snapshots
     # The dead-letter table follows the data table, whose ledger has the turn.

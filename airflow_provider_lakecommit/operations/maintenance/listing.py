@@ -23,8 +23,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from pyarrow.fs import FileInfo, FileSelector, FileType
 
 from airflow_provider_lakecommit.exceptions import StorageError
 from airflow_provider_lakecommit.iceberg import location_problem
@@ -32,19 +33,6 @@ from airflow_provider_lakecommit.redaction import redacted
 
 STEPS = 2
 """Folders below the first that are listed one by one."""
-
-
-@dataclass(frozen=True, slots=True)
-class StoredFile:
-    """``size`` in bytes, ``modified`` in seconds of the epoch, by the storage's clock."""
-
-    path: str
-    size: int
-    modified: float
-
-    @property
-    def name(self) -> str:
-        return self.path.rsplit("/", 1)[-1]
 
 
 class FileStore:
@@ -69,7 +57,7 @@ class FileStore:
         except Exception as e:
             raise self._trouble("cannot be reached", e) from None
 
-    def walk(self) -> Iterator[StoredFile]:
+    def walk(self) -> Iterator[FileInfo]:
         """Yield all files below the folder, in no order; nothing if the folder is missing."""
         try:
             yield from self._walk_disk(self._folder) if self._local else self._walk(self._folder, STEPS)
@@ -106,7 +94,7 @@ class FileStore:
         finally:
             self.delete(path)
 
-    def _walk_disk(self, folder: str) -> Iterator[StoredFile]:
+    def _walk_disk(self, folder: str) -> Iterator[FileInfo]:
         below: list[str] = []
         try:
             with os.scandir(folder) as found:
@@ -118,19 +106,17 @@ class FileStore:
                             fact = entry.stat(follow_symlinks=False)
                         except FileNotFoundError:
                             continue
-                        yield StoredFile(entry.path, fact.st_size, fact.st_mtime)
+                        yield _file_info(entry.path, fact.st_size, fact.st_mtime_ns)
         except FileNotFoundError:
             return
         for each in below:
             yield from self._walk_disk(each)
 
-    def _walk(self, folder: str, steps: int) -> Iterator[StoredFile]:
-        from pyarrow.fs import FileSelector, FileType
-
+    def _walk(self, folder: str, steps: int) -> Iterator[FileInfo]:
         below: list[str] = []
         for info in self._files.get_file_info(FileSelector(folder, allow_not_found=True, recursive=not steps)):
             if info.type is FileType.File:
-                yield StoredFile(info.path, info.size or 0, (info.mtime_ns or 0) / 1e9)
+                yield _file_info(info.path, info.size or 0, info.mtime_ns or 0)
             elif info.type is FileType.Directory and steps:
                 below.append(info.path)
         for each in below:
@@ -141,6 +127,11 @@ class FileStore:
         return StorageError(
             "LC7708", f"the storage {what} below {self._location} ({error_text}): check its permissions, then try again"
         )
+
+
+def _file_info(path: str, size: int, mtime_ns: int) -> FileInfo:
+    """:param mtime_ns: by the storage's clock"""
+    return FileInfo(path, type=FileType.File, size=size, mtime_ns=mtime_ns)
 
 
 _SCHEMES = ("s3", "s3a", "s3n")
@@ -158,7 +149,7 @@ class UnfinishedUploads:
         self.unknown = scheme in _SCHEMES and self._client is None
         """Whether they cannot be listed."""
 
-    def walk(self) -> Iterator[StoredFile]:
+    def walk(self) -> Iterator[FileInfo]:
         """Yield the unfinished objects, with the size of their parts and the time of their start."""
         if self._client is None:
             return
@@ -168,7 +159,7 @@ class UnfinishedUploads:
                 for one in page.get("Uploads", ()):
                     self._ids[one["Key"]] = one["UploadId"]
                     if (size := self._size(one["Key"])) is not None:
-                        yield StoredFile(one["Key"], size, one["Initiated"].timestamp())
+                        yield _file_info(one["Key"], size, int(one["Initiated"].timestamp() * 1e9))
         except Exception as e:
             raise self._trouble("listed (s3:ListBucketMultipartUploads)", e) from None
 

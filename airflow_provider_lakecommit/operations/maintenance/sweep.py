@@ -35,6 +35,8 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
+from pyarrow.fs import FileInfo
+
 from airflow_provider_lakecommit.core import (
     REPLAY,
     REWRITE,
@@ -49,7 +51,7 @@ from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.operations.maintenance.garbage import Kept, Why, commit_of
 from airflow_provider_lakecommit.operations.maintenance.lane_files import TableLanes, lanes_by_table
-from airflow_provider_lakecommit.operations.maintenance.listing import FileStore, StoredFile, UnfinishedUploads
+from airflow_provider_lakecommit.operations.maintenance.listing import FileStore, UnfinishedUploads
 from airflow_provider_lakecommit.operations.maintenance.referenced import ReferencedFiles
 
 DEFAULT_AGE = timedelta(days=3)
@@ -60,7 +62,7 @@ BATCH = 2_000
 AT_ONCE = 8
 
 
-Garbage = tuple[StoredFile, Why]
+Garbage = tuple[FileInfo, Why]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -103,7 +105,7 @@ def sweep(
     *,
     older_than: timedelta,
     remove: bool,
-    report: Callable[[str, StoredFile, Why], None] = lambda _table, _file, _why: None,
+    report: Callable[[str, FileInfo, Why], None] = lambda _table, _file, _why: None,
     progress: Callable[[SweptTable], None] = lambda _table: None,
 ) -> tuple[SweptTable, ...]:
     """Find garbage below the tables of a landing, and remove it on request.
@@ -160,7 +162,7 @@ class _TableSweep:
         self._unannounced = {lanes.mark(REPLAY), lanes.mark(REWRITE)}
         self._now = 0.0
 
-    def run(self, report: Callable[[StoredFile, Why], None], progress: Callable[[SweptTable], None]) -> None:
+    def run(self, report: Callable[[FileInfo, Why], None], progress: Callable[[SweptTable], None]) -> None:
         properties = self._session.tables.storage(self._table.name).properties
         for folder in _folders(self._table):
             store = FileStore(folder, properties)
@@ -181,17 +183,17 @@ class _TableSweep:
                 progress(self._out)
             self._sweep_uploads(UnfinishedUploads(folder, properties), report)
 
-    def _sweep_uploads(self, uploads: UnfinishedUploads, report: Callable[[StoredFile, Why], None]) -> None:
+    def _sweep_uploads(self, uploads: UnfinishedUploads, report: Callable[[FileInfo, Why], None]) -> None:
         if uploads.unknown:
             self._session.log(
                 f"{self._out.table}: unfinished uploads are not checked: install boto3 (extra s3), or remove them by a "
                 "lifecycle rule of the bucket"
             )
         for file in uploads.walk():
-            mark = mark_of(file.name)
-            if attempt_of(file.name) is None or mark is None or not self._is_own(mark):
+            mark = mark_of(file.base_name)
+            if attempt_of(file.base_name) is None or mark is None or not self._is_own(mark):
                 _count(self._out.kept, Kept.OTHERS, file)
-            elif self._now - file.modified < max(self._age, self._commit_age):
+            elif self._age_of(file) < max(self._age, self._commit_age):
                 _count(self._out.kept, Kept.YOUNG, file)
             else:
                 report(file, Why.UPLOAD)
@@ -201,45 +203,49 @@ class _TableSweep:
                     self._out.removed_bytes += file.size
 
     def _garbage(self, store: FileStore) -> Iterator[Garbage]:
-        commits: dict[UUID, list[tuple[StoredFile, bool]]] = {}
+        commits: dict[UUID, list[tuple[FileInfo, bool]]] = {}
         for file in store.walk():
-            if (attempt := attempt_of(file.name)) is not None:
+            if (attempt := attempt_of(file.base_name)) is not None:
                 found = self._data_file(file, attempt)
                 if isinstance(found, Why):
                     yield file, found
                 else:
                     _count(self._out.kept, found, file)
-            elif (commit := commit_of(file.name, self._table.ledger.uuid)) is None:
+            elif (commit := commit_of(file.base_name, self._table.ledger.uuid)) is None:
                 _count(self._out.kept, Kept.FOREIGN, file)
-            elif file.name in self._used:
+            elif file.base_name in self._used:
                 _count(self._out.kept, Kept.HELD, file)
             else:
                 commits.setdefault(commit[0], []).append((file, commit[1]))
         for some in commits.values():
             yield from self._lost_commit(store, some)
 
-    def _data_file(self, file: StoredFile, attempt: UUID) -> Why | Kept:
-        mark = mark_of(file.name)
+    def _data_file(self, file: FileInfo, attempt: UUID) -> Why | Kept:
+        mark = mark_of(file.base_name)
         if mark is None:
-            return Kept.HELD if file.name in self._used else Kept.EARLIER
+            return Kept.HELD if file.base_name in self._used else Kept.EARLIER
         if not self._is_own(mark):
             return Kept.OTHERS
-        if file.name in self._used:
+        if file.base_name in self._used:
             return Kept.HELD
         if mark in self._unannounced:
             # No log has these: like manifests, they are written before anything reports them.
-            return Why.LOST_COMMIT if self._now - file.modified >= self._commit_age else Kept.YOUNG
-        if self._now - file.modified < self._age:
+            return Why.LOST_COMMIT if self._age_of(file) >= self._commit_age else Kept.YOUNG
+        if self._age_of(file) < self._age:
             return Kept.YOUNG
         return self._lanes.disposition_of(mark, attempt)
+
+    def _age_of(self, file: FileInfo) -> float:
+        """Return the seconds since the file was written, by the storage's clock."""
+        return self._now - float(file.mtime_ns) / 1e9
 
     def _is_own(self, mark: str) -> bool:
         return mark in self._unannounced or self._lanes.is_own(mark)
 
-    def _lost_commit(self, store: FileStore, some: Sequence[tuple[StoredFile, bool]]) -> Iterator[Garbage]:
+    def _lost_commit(self, store: FileStore, some: Sequence[tuple[FileInfo, bool]]) -> Iterator[Garbage]:
         """Yield the files of one commit attempt that no snapshot has; those that one has are kept for good."""
         reason: Kept | None = None
-        if any(self._now - file.modified < self._commit_age for file, _ in some):
+        if any(self._age_of(file) < self._commit_age for file, _ in some):
             reason = Kept.YOUNG
         elif any(listed and _parent(store, file) in self._used.heads for file, listed in some):
             reason = Kept.IN_FLIGHT
@@ -252,7 +258,7 @@ class _TableSweep:
     def _remove_batch(self, store: FileStore, batch: Sequence[Garbage]) -> None:
         unreported: dict[str, set[UUID]] = {}
         for file, why in batch:
-            attempt, mark = attempt_of(file.name), mark_of(file.name)
+            attempt, mark = attempt_of(file.base_name), mark_of(file.base_name)
             if why is Why.UNREPORTED and mark is not None and attempt is not None:
                 unreported.setdefault(mark, set()).add(attempt)
         late = self._lanes.record_void(unreported)
@@ -261,16 +267,16 @@ class _TableSweep:
         removable = [
             file
             for file, why in batch
-            if file.name not in self._used
-            and attempt_of(file.name) not in late
-            and not (why is Why.CLOSED and mark_of(file.name) in again)
+            if file.base_name not in self._used
+            and attempt_of(file.base_name) not in late
+            and not (why is Why.CLOSED and mark_of(file.base_name) in again)
         ]
         for file, there in zip(removable, self._pool.map(lambda f: store.delete(f.path), removable), strict=True):
             self._out.removed += there
             self._out.removed_bytes += file.size if there else 0
 
 
-def _parent(store: FileStore, file: StoredFile) -> int | None:
+def _parent(store: FileStore, file: FileInfo) -> int | None:
     """Return the parent in a manifest list. An unreadable list was never finished, so its commit was never requested;
     it counts as one on an unknown snapshot.
     """
@@ -297,6 +303,6 @@ def _folders(table: PreparedTable) -> Iterable[str]:
     return outermost
 
 
-def _count(where: dict[str, tuple[int, int]], reason: Why | Kept, file: StoredFile) -> None:
+def _count(where: dict[str, tuple[int, int]], reason: Why | Kept, file: FileInfo) -> None:
     files, size = where.get(reason.value, (0, 0))
     where[reason.value] = (files + 1, size + file.size)

@@ -51,8 +51,8 @@ class Adopt(Operation):
 
         connector = self._known(session)
         if self.back:
-            found = hand_back_preview(session, connector)
-            return {**found.to_dict(), "back": True}, list(found.lines())
+            values, lines = hand_back_preview(session, connector)
+            return {**values, "back": True}, lines
         preview = adoption_preview(session, connector)
         if preview.done:
             raise NothingToDoError(f"landing {preview.landing} has already taken over from connector {connector.name}")

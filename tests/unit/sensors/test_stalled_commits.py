@@ -17,7 +17,7 @@ from airflow_provider_lakecommit.exceptions import ControlTopicError, SpecError
 from airflow_provider_lakecommit.hooks.settings import Settings
 from airflow_provider_lakecommit.notifications import commits
 from airflow_provider_lakecommit.notifications.commits import CommitsRecoveredNotifier, CommitsStalledNotifier
-from airflow_provider_lakecommit.operations.kafka_connect.sink import Sink
+from airflow_provider_lakecommit.operations.kafka_connect.sink import commits_of_sink
 from airflow_provider_lakecommit.sensors.stalled_commits import StalledCommitSensor
 from airflow_provider_lakecommit.stall.guard import HELD, MOST_CYCLES, GuardAnswer, Ruling
 from airflow_provider_lakecommit.stall.policy import POLICY_FIELDS, StallPolicy
@@ -123,15 +123,15 @@ def test_a_group_is_evaluated_as_a_connector_until_its_events_report_otherwise()
 
 def test_the_configuration_of_a_connector_reports_where_it_commits() -> None:
     kind = {"connector.class": "org.apache.iceberg.connect.IcebergSinkConnector"}
-    assert Sink.of("orders", kind) == Sink(control_topic="control-iceberg", group="connect-orders", interval=300.0)
+    assert commits_of_sink("orders", kind) == ("control-iceberg", "connect-orders", 300.0)
     values = {
         "iceberg.control.topic": "control",
         "iceberg.connect.group-id": "mine",
         "iceberg.control.commit.interval-ms": "1500",
     }
-    assert Sink.of("orders", kind | values) == Sink(control_topic="control", group="mine", interval=1.5)
+    assert commits_of_sink("orders", kind | values) == ("control", "mine", 1.5)
     with pytest.raises(SpecError, match="LC7522"):
-        Sink.of("orders", {"connector.class": "FileStreamSink"})
+        commits_of_sink("orders", {"connector.class": "FileStreamSink"})
 
 
 @pytest.mark.parametrize(

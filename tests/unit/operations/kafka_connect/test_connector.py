@@ -8,7 +8,6 @@ import pytest
 from airflow_provider_lakecommit.exceptions import ConnectorError
 from airflow_provider_lakecommit.operations.kafka_connect.connector import KnownConnector, stop
 from airflow_provider_lakecommit.operations.kafka_connect.rest import ConnectRest
-from airflow_provider_lakecommit.operations.kafka_connect.sink import Sink
 
 
 def test_a_connect_that_cannot_stop_is_reported_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -16,7 +15,7 @@ def test_a_connect_that_cannot_stop_is_reported_as_that(monkeypatch: pytest.Monk
         raise ConnectorError("LC9999", "no connector 'sink'")
 
     monkeypatch.setattr(ConnectRest, "stop", not_there)
-    sink = Sink(control_topic="control", group="mine", interval=1)
-    connector = KnownConnector(name="sink", rest=ConnectRest(url="http://x"), kafka={}, sink=sink, config={})
+    rest = ConnectRest(url="http://x")
+    connector = KnownConnector(name="sink", rest=rest, kafka={}, control_topic="control", group="mine", config={})
     with pytest.raises(ConnectorError, match="LC7501"):
         stop(connector)

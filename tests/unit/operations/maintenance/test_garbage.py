@@ -10,12 +10,12 @@ from uuid import UUID, uuid4
 
 import fastavro
 import pytest
+from pyarrow.fs import FileInfo
 
 from airflow_provider_lakecommit.core.identity import attempt_id
 from airflow_provider_lakecommit.core.locations import attempt_of, file_mark, file_name, mark_of
 from airflow_provider_lakecommit.core.log import Entry
 from airflow_provider_lakecommit.operations.maintenance.garbage import Why, commit_of, reports_of
-from airflow_provider_lakecommit.operations.maintenance.listing import StoredFile
 from airflow_provider_lakecommit.operations.maintenance.sweep import _parent
 from tests.support.story import ORDERS, P0, VOID_EPOCH, Story, ledger, table_uuid
 
@@ -94,7 +94,7 @@ def test_names_of_manifests_report_the_table() -> None:
 
 def parent_in(content: bytes) -> int | None:
     store: Any = SimpleNamespace(read=lambda path: content)
-    return _parent(store, StoredFile("snap-1-1-a.avro", len(content), 0.0))
+    return _parent(store, FileInfo("snap-1-1-a.avro"))
 
 
 def manifest_list(**facts: str) -> bytes:

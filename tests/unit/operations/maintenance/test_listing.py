@@ -37,7 +37,7 @@ def test_a_local_folder(tmp_path: Path) -> None:
     (tmp_path / "t" / "link").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "t" / "link.parquet").symlink_to(tmp_path / "t" / NAMES[0])
     files = FileStore(f"file://{tmp_path}/t", {"warehouse": str(tmp_path)})
-    found = {os.path.relpath(f.path, tmp_path / "t"): (f.size, f.modified) for f in files.walk()}
+    found = {os.path.relpath(f.path, tmp_path / "t"): (f.size, f.mtime_ns / 1e9) for f in files.walk()}
     assert found == {name: (n, 1000.0 + n) for n, name in enumerate(NAMES)}
     assert files.delete(str(tmp_path / "t" / NAMES[0]))
     assert not files.delete(str(tmp_path / "t" / NAMES[0]))
@@ -51,7 +51,7 @@ def test_an_object_store_page_by_page_and_with_its_own_clock(store: KeyedStore) 
         store.objects[whole], store.written[whole] = b"x" * (n % 7), 1000.0 + n
     store.objects["lake/t2/other.parquet"] = b""
     files = FileStore("s3://lake/t", given)
-    found = {f.path.removeprefix("lake/t/"): (f.size, f.modified) for f in files.walk()}
+    found = {f.path.removeprefix("lake/t/"): (f.size, f.mtime_ns / 1e9) for f in files.walk()}
     assert found == {name: (n % 7, 1000.0 + n) for n, name in enumerate([*NAMES, *many])}
     store.clock = lambda: 5e8
     assert files.now("asks.avro") == 5e8
