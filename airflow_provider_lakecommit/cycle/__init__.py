@@ -46,7 +46,7 @@ __getattr__ = lazy_names(
         "session.progress": "Progress report_progress",
         "session.secrets": "LEAST_SECONDS secrets_for vended_of",
         "session.tables": "check_fit table_of target_of",
-        "session.turns": "LogPlace cycles_since successor_of",
+        "session.turns": "cycles_since successor_of",
         "sets.bundles": "BundledGroup dealt label_of",
         "sets.combined": "Combined",
         "sets.connections": "CLIENTS for_all found_landings SetConnections",

@@ -93,7 +93,6 @@ from airflow_provider_lakecommit.cycle.session.secrets import vended_of as vende
 from airflow_provider_lakecommit.cycle.session.tables import check_fit as check_fit
 from airflow_provider_lakecommit.cycle.session.tables import table_of as table_of
 from airflow_provider_lakecommit.cycle.session.tables import target_of as target_of
-from airflow_provider_lakecommit.cycle.session.turns import LogPlace as LogPlace
 from airflow_provider_lakecommit.cycle.session.turns import cycles_since as cycles_since
 from airflow_provider_lakecommit.cycle.session.turns import successor_of as successor_of
 from airflow_provider_lakecommit.cycle.sets.bundles import BundledGroup as BundledGroup

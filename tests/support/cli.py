@@ -29,7 +29,6 @@ from tests.support.forks import Forks
 COMMAND = (sys.executable, "-m", "airflow_provider_lakecommit.cli.main")
 ROOMS = (
     "cli",
-    "committer",
     "control",
     "core",
     "cycle",

@@ -18,7 +18,7 @@ from dataclasses import replace
 from airflow_provider_lakecommit.cycle.outcome import CycleOutcome
 from airflow_provider_lakecommit.cycle.plan.reports import own_partition
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity
-from airflow_provider_lakecommit.cycle.session.turns import LogPlace, cycles_since, log_end, successor_of, turn_at
+from airflow_provider_lakecommit.cycle.session.turns import cycles_since, log_end, successor_of, turn_at
 from airflow_provider_lakecommit.exceptions import CatalogError, LakecommitError
 
 
@@ -37,7 +37,9 @@ class Successor:
         self._session, self._log, self._start, self._turns = session, log, start, turns
         self._lands = self._announced = False
         self._run: RunIdentity | None = None
-        self._position: LogPlace | None = None
+        self._read_from: tuple[int, int] | None = None
+        """A partition of the control topic, and the offset from which it looks for later runs."""
+
         self.found = ""
 
     def in_turn(self, run: RunIdentity) -> RunIdentity:
@@ -46,8 +48,9 @@ class Successor:
         :raises ControlTopicError: the control topic cannot be read or made
         """
         if self._turns and self._run is None:
-            self._position = log_end(self._session, self._partition())
-            self._run = replace(run, turn=turn_at(self._position))
+            partition = self._partition()
+            offset = log_end(self._session, partition)
+            self._read_from, self._run = (partition, offset), replace(run, turn=turn_at(offset))
         if self._run is None or not self._lands:
             return run
         self._announced = True
@@ -82,15 +85,16 @@ class Successor:
 
     def has_begun(self) -> bool:
         """Return True if a later run has begun."""
-        if self._run is None or self._position is None or self.found:
+        if self._run is None or self._read_from is None or self.found:
             return bool(self.found)
+        partition, offset = self._read_from
         try:
-            cycles, end = cycles_since(self._session, self._position)
+            cycles, end = cycles_since(self._session, partition, offset)
         except LakecommitError:
             return False
-        if end.offset < self._position.offset:
+        if end < offset:
             self._run = replace(self._run, turn=turn_at(end))
-        self._position = end
+        self._read_from = partition, end
         if (successor := successor_of(cycles, self._run)) is not None:
             self.found = successor
             self._log(f"run {successor} continues from here: this run opens no more windows")

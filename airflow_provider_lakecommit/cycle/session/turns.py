@@ -14,43 +14,34 @@ a turn in it, and so takes over from those that began in it by then.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 
 from airflow_provider_lakecommit.control import read_entries
 from airflow_provider_lakecommit.core import Cycle, CycleOpened
 from airflow_provider_lakecommit.cycle.session.landing_session import BEYOND, LandingSession, RunIdentity
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogPlace:
-    """The position from which a run looks for later runs."""
-
-    partition: int
-    offset: int
-
-
-def log_end(session: LandingSession, partition: int) -> LogPlace:
+def log_end(session: LandingSession, partition: int) -> int:
     """Return the current end of a partition of the control topic.
 
     :raises ControlTopicError: the control topic cannot be read
     """
-    return LogPlace(partition=partition, offset=session.control.read(partition, BEYOND).end)
+    return session.control.read(partition, BEYOND).end
 
 
-def turn_at(position: LogPlace) -> int:
+def turn_at(offset: int) -> int:
     """Return the turn of a run that began there; above zero."""
-    return 1 + position.offset
+    return 1 + offset
 
 
-def cycles_since(session: LandingSession, position: LogPlace) -> tuple[list[Cycle], LogPlace]:
-    """Return the cycles opened since a log position, and the log's end: before that position, if the control topic was
+def cycles_since(session: LandingSession, partition: int, offset: int) -> tuple[list[Cycle], int]:
+    """Return the cycles opened since a log offset, and the log's end: before that offset, if the control topic was
     recreated.
 
     :raises ControlTopicError: the control topic cannot be read
     """
-    log = session.control.read(position.partition, position.offset)
+    log = session.control.read(partition, offset)
     entries = read_entries(log.records, session.landing.name, session.lane)
-    return [e.cycle for e in entries if isinstance(e, CycleOpened)], replace(position, offset=log.end)
+    return [e.cycle for e in entries if isinstance(e, CycleOpened)], log.end
 
 
 def successor_of(cycles: Iterable[Cycle], run: RunIdentity) -> str | None:

@@ -60,10 +60,10 @@ def goes_on(session: LandingSession, run: RunIdentity, earlier: EarlierCycles) -
     """Return True if a retried or cleared run without an open cycle must continue. It must, unless another run of its
     DAG has taken over: otherwise nothing would land until the next run.
     """
-    from airflow_provider_lakecommit.cycle import LogPlace, cycles_since, successor_of
+    from airflow_provider_lakecommit.cycle import cycles_since, successor_of
 
     newest = earlier.newest
-    since, _ = cycles_since(session, LogPlace(partition=earlier.partition, offset=newest.offset))
+    since, _ = cycles_since(session, earlier.partition, newest.offset)
     return successor_of(since, replace(run, turn=newest.cycle.turn)) is None
 
 

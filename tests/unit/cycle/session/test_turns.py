@@ -57,13 +57,14 @@ def test_of_runs_that_begin_together_one_stays_in_whatever_order_they_are_observ
 
 def test_turns_grow_with_the_log_and_each_start_is_observed_once(make_landing: Callable[..., FakeLanding]) -> None:
     landing = make_landing()
-    first = log_end(landing.session, landing.session.own_partition())
+    partition = landing.session.own_partition()
+    first = log_end(landing.session, partition)
     assert turn_at(first) > 0
     landing.cycle("a")
-    second = log_end(landing.session, landing.session.own_partition())
+    second = log_end(landing.session, partition)
     assert turn_at(second) > turn_at(first)
     landing.cycle("b")
-    starts, position = cycles_since(landing.session, first)
+    starts, end = cycles_since(landing.session, partition, first)
     assert [c.run for c in starts] == ["a", "b"]
-    assert [c.run for c in cycles_since(landing.session, second)[0]] == ["b"]
-    assert cycles_since(landing.session, position) == ([], position)
+    assert [c.run for c in cycles_since(landing.session, partition, second)[0]] == ["b"]
+    assert cycles_since(landing.session, partition, end) == ([], end)
