@@ -22,7 +22,7 @@ _INFO: dict[str, Any] = {
             "integration-name": "Lakecommit",
             "external-doc-url": "https://iceberg.apache.org/",
             "tags": ["apache", "kafka", "iceberg", "spark"],
-        },
+        }
     ],
     "operators": [
         {
@@ -41,13 +41,10 @@ _INFO: dict[str, Any] = {
                 "airflow_provider_lakecommit.operators.verify",
                 "airflow_provider_lakecommit.operators.kafka_connect",
             ],
-        },
+        }
     ],
     "sensors": [
-        {
-            "integration-name": "Lakecommit",
-            "python-modules": ["airflow_provider_lakecommit.sensors.stalled_commits"],
-        },
+        {"integration-name": "Lakecommit", "python-modules": ["airflow_provider_lakecommit.sensors.stalled_commits"]}
     ],
     "hooks": [
         {
@@ -57,7 +54,7 @@ _INFO: dict[str, Any] = {
                 "airflow_provider_lakecommit.hooks.kafka_connect",
                 "airflow_provider_lakecommit.hooks.spark",
             ],
-        },
+        }
     ],
     "triggers": [
         {
@@ -68,7 +65,7 @@ _INFO: dict[str, Any] = {
                 "airflow_provider_lakecommit.triggers.commit_state",
                 "airflow_provider_lakecommit.triggers.backlog",
             ],
-        },
+        }
     ],
     "extra-links": [
         "airflow_provider_lakecommit.operators.links.TableLink",
@@ -235,7 +232,7 @@ _INFO: dict[str, Any] = {
                     "default": "20",
                 },
             },
-        },
+        }
     },
 }
 

@@ -66,11 +66,7 @@ def place_of(options: argparse.Namespace) -> Iterator[Place]:
         tempfile.TemporaryDirectory(prefix="bench-", dir=run_dir()) as folder,
         Broker(Path(folder) / "kafka") as broker,
     ):
-        settings = {
-            "type": "sql",
-            "uri": f"sqlite:///{folder}/catalog.db",
-            "warehouse": f"file://{folder}/warehouse",
-        }
+        settings = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/warehouse"}
         catalog = load_catalog("lakecommit", **settings)
         catalog.create_namespace("bench")
         yield Place(broker=broker, catalog=catalog, settings=settings, folder=Path(folder), options=options)

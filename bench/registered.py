@@ -20,11 +20,7 @@ __all__ = ["APICURIO", "HEADS", "framed", "registry"]
 
 APICURIO = "apis/registry/v2"
 """Where the interface of Apicurio's registry is."""
-HEADS = {
-    "json": b"",
-    "avro": b"\x00" + (1).to_bytes(4),
-    "protobuf": b"\x00" + (2).to_bytes(4) + b"\x00",
-}
+HEADS = {"json": b"", "avro": b"\x00" + (1).to_bytes(4), "protobuf": b"\x00" + (2).to_bytes(4) + b"\x00"}
 """What stands before a record: a registry counts its schemas from 1; of Protobuf's messages it is the first without
 others in it.
 """

@@ -79,12 +79,7 @@ with DAG(
     report(write.output) >> commit >> outcome
     write >> commit
 
-ID_AND_NAME = {
-    "schema": [
-        {"name": "id", "type": "long", "required": True},
-        {"name": "name", "type": "string"},
-    ]
-}
+ID_AND_NAME = {"schema": [{"name": "id", "type": "long", "required": True}, {"name": "name", "type": "string"}]}
 LANDINGS = [
     Landing(name=topic, topics=topic, table=f"shop.{topic}", dead_letter_table=f"shop.{topic}_dead", create=ID_AND_NAME)
     for topic in ("brands", "customers", "stores")
@@ -108,11 +103,7 @@ with DAG(
         # [END howto_operator_kafka_to_iceberg]
 
 trades = Landing(
-    name="trades",
-    topics="trades",
-    table="shop.trades",
-    dead_letter_table="shop.trades_dead",
-    create=ID_AND_NAME,
+    name="trades", topics="trades", table="shop.trades", dead_letter_table="shop.trades_dead", create=ID_AND_NAME
 )
 
 with DAG(

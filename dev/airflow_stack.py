@@ -110,11 +110,7 @@ class Airflow:
     def migrate(self) -> None:
         """Make or upgrade the metadata database."""
         self._children.run(
-            "airflow-migrate",
-            _airflow("db", "migrate"),
-            env=self._environment,
-            cwd=self.home,
-            timeout=MIGRATE_SECONDS,
+            "airflow-migrate", _airflow("db", "migrate"), env=self._environment, cwd=self.home, timeout=MIGRATE_SECONDS
         )
 
     def start(self) -> None:

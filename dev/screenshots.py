@@ -46,9 +46,7 @@ class Picture:
 
 PICTURES = (
     Picture(
-        name="run",
-        path=f"/dags/{LANDING}/runs/{RUN}",
-        shows=("land.plan", "land.write", "land.commit", "land.outcome"),
+        name="run", path=f"/dags/{LANDING}/runs/{RUN}", shows=("land.plan", "land.write", "land.commit", "land.outcome")
     ),
     Picture(
         name="approval",

@@ -134,10 +134,7 @@ class Stack:
                 self.directory / "airflow",
                 self.children,
                 connections={
-                    "kafka_default": {
-                        "conn_type": "kafka",
-                        "extra": {"bootstrap.servers": self.broker.bootstrap},
-                    },
+                    "kafka_default": {"conn_type": "kafka", "extra": {"bootstrap.servers": self.broker.bootstrap}},
                     "iceberg_default": {"conn_type": "iceberg", "extra": catalog},
                     "spark_default": {
                         "conn_type": "spark",

@@ -53,11 +53,7 @@ pytest_plugins = (
 # The same examples in every run of a profile. However slow they come is no fault.
 for name in ("steady", "thorough"):
     settings.register_profile(
-        name,
-        max_examples=examples(100),
-        derandomize=True,
-        deadline=None,
-        suppress_health_check=[HealthCheck.too_slow],
+        name, max_examples=examples(100), derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
     )
 settings.load_profile(PROFILE)
 

@@ -20,12 +20,7 @@ from airflow_provider_lakecommit.cli.arguments import (
     positive,
     source,
 )
-from airflow_provider_lakecommit.cli.from_airflow import (
-    add_airflow,
-    landing_or_none,
-    load,
-    load_set_file,
-)
+from airflow_provider_lakecommit.cli.from_airflow import add_airflow, landing_or_none, load, load_set_file
 from airflow_provider_lakecommit.cli.terminal.output import Output, results_only
 from airflow_provider_lakecommit.core import WITH_REGISTRY
 from airflow_provider_lakecommit.cycle import FollowOptions

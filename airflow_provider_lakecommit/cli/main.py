@@ -35,24 +35,14 @@ HEADINGS: Mapping[str, Mapping[str, Command]] = {
         spelled.DOCTOR: everyday.DOCTOR,
         spelled.INFER_SCHEMA: everyday.INFER_SCHEMA,
     },
-    "ranges": {
-        spelled.BACKFILL: ranges.BACKFILL,
-        spelled.DEAD_LETTERS: ranges.DEAD_LETTERS,
-        **ranges.RESET,
-    },
-    "control": {
-        spelled.PAUSE: upkeep.PAUSE,
-        spelled.RESUME: upkeep.RESUME,
-        spelled.PUBLISH_NOW: upkeep.PUBLISH_NOW,
-    },
+    "ranges": {spelled.BACKFILL: ranges.BACKFILL, spelled.DEAD_LETTERS: ranges.DEAD_LETTERS, **ranges.RESET},
+    "control": {spelled.PAUSE: upkeep.PAUSE, spelled.RESUME: upkeep.RESUME, spelled.PUBLISH_NOW: upkeep.PUBLISH_NOW},
     "Kafka Connect": {
         spelled.CONNECT_RESCUE: upkeep.RESCUE,
         spelled.CONNECT_ADOPT: upkeep.ADOPT,
         spelled.CONNECT_WATCH: upkeep.WATCH,
     },
-    "upkeep": {
-        spelled.MAINTAIN: upkeep.MAINTAIN,
-    },
+    "upkeep": {spelled.MAINTAIN: upkeep.MAINTAIN},
 }
 COMMANDS: Mapping[str, Command] = {spoken(name): c for some in HEADINGS.values() for name, c in some.items()}
 """All commands, by the words after the program's name."""

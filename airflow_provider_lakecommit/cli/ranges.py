@@ -16,14 +16,7 @@ from airflow_provider_lakecommit.cli.arguments import (
     on_spec,
     positive,
 )
-from airflow_provider_lakecommit.core import (
-    RESET_ASSERT,
-    RESET_BLOCKED,
-    RESET_HARD,
-    RESET_KEY,
-    RESET_OFFSETS,
-    spoken,
-)
+from airflow_provider_lakecommit.core import RESET_ASSERT, RESET_BLOCKED, RESET_HARD, RESET_KEY, RESET_OFFSETS, spoken
 from airflow_provider_lakecommit.core import RESET_MIGRATE as MIGRATE
 
 _POSITIONS = "earliest|latest|TIME|TOPIC:PARTITION=OFFSET,…"
@@ -162,10 +155,7 @@ RESET = {
     ),
     RESET_HARD: Command(
         description="delete all rows of a landing and start over",
-        examples=(
-            f"{spoken(RESET_HARD)} orders.yaml",
-            f'{spoken(RESET_HARD)} orders.yaml --yes --reason "test data"',
-        ),
+        examples=(f"{spoken(RESET_HARD)} orders.yaml", f'{spoken(RESET_HARD)} orders.yaml --yes --reason "test data"'),
         arguments=_add_fewer,
         run=on_session("reset:reset_hard"),
         effect=Effect.GIVES_UP,

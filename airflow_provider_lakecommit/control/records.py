@@ -136,9 +136,7 @@ class Sender:
         done = report.blocked is None and report.failed is None
         assignments = tuple(
             TopicPartitionOffset(
-                topic=s.span.partition.topic,
-                partition=s.span.partition.partition,
-                offset=s.span.range.end,
+                topic=s.span.partition.topic, partition=s.span.partition.partition, offset=s.span.range.end
             )
             for s in (report.spans if done else ())
         )

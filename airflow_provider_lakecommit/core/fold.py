@@ -41,13 +41,7 @@ from airflow_provider_lakecommit.core.log import (
 )
 from airflow_provider_lakecommit.core.model import Cycle, Slice, SliceReport
 from airflow_provider_lakecommit.core.offsets import Coverage
-from airflow_provider_lakecommit.core.state import (
-    AcceptedSlice,
-    CycleState,
-    LandingState,
-    TableLedger,
-    granted,
-)
+from airflow_provider_lakecommit.core.state import AcceptedSlice, CycleState, LandingState, TableLedger, granted
 
 MOST_QUARANTINED = 20
 """Quarantined records that are named, the newest ones; the others are counted."""

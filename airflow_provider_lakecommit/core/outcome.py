@@ -198,12 +198,7 @@ TABLE = (
         "skipped",
         lambda _, commit: f"the written files are kept and published later; waiting: {_named(commit.waiting)}",
     ),
-    OutcomeRule(
-        "nothing to do",
-        lambda _, __: True,
-        "skipped",
-        lambda _, commit: commit.reason or "nothing new",
-    ),
+    OutcomeRule("nothing to do", lambda _, __: True, "skipped", lambda _, commit: commit.reason or "nothing new"),
 )
 """Read from the top; the last row always applies."""
 

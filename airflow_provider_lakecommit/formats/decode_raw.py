@@ -18,14 +18,7 @@ from pyiceberg.types import BinaryType, FixedType, StringType
 
 from airflow_provider_lakecommit.core import FormatOptions
 from airflow_provider_lakecommit.exceptions import TableError
-from airflow_provider_lakecommit.formats.decoder import (
-    BaseDecoder,
-    Decoded,
-    Refusal,
-    Reject,
-    halved,
-    with_positions,
-)
+from airflow_provider_lakecommit.formats.decoder import BaseDecoder, Decoded, Refusal, Reject, halved, with_positions
 from airflow_provider_lakecommit.formats.text_columns import bad_texts, filled, text_columns, wrong_texts
 from airflow_provider_lakecommit.iceberg import arrow_field
 

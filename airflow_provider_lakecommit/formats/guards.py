@@ -84,11 +84,7 @@ def _smuggles_null(value: bytes) -> bool:
 _LEAST = 39
 # 39 decimals need an exponent of 20 or more, or 20 written digits. Several patterns are faster than one: each begins
 # with literal bytes.
-_SUSPECT = (
-    r"""[eE]-0*([2-9][0-9]|[0-9]{3,})[\s,}\]"]""",
-    r"\.[0-9]{20}",
-    r"\\u00(2[bBdDeE]|3[0-9]|[46]5)",
-)
+_SUSPECT = (r"""[eE]-0*([2-9][0-9]|[0-9]{3,})[\s,}\]"]""", r"\.[0-9]{20}", r"\\u00(2[bBdDeE]|3[0-9]|[46]5)")
 _END = re.compile(r"(?:\.(?P<fraction>[0-9]*))?(?:[eE](?P<sign>[+-]?)0*(?P<power>[0-9]*))?\Z")
 _MOST_DIGITS = 20
 """Digits of an exponent that are read; longer ones are out of bounds anyway."""

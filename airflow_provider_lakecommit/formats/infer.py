@@ -102,12 +102,7 @@ def _column(name: str, node: Node, examples: bool, unfit: str) -> InferredColumn
         kind = None
     instead, rule = notes.instead.get(name, (None, None)) if kind is not None else (None, None)
     return InferredColumn(
-        name=name,
-        type=kind,
-        required=kind is not None and node.always,
-        notes=tuple(notes),
-        instead=instead,
-        rule=rule,
+        name=name, type=kind, required=kind is not None and node.always, notes=tuple(notes), instead=instead, rule=rule
     )
 
 

@@ -167,10 +167,7 @@ def sample_values(
             continue
         try:
             parsed = json.loads(
-                value.decode(),
-                parse_float=_number,
-                parse_constant=_no_constant,
-                object_pairs_hook=_once,
+                value.decode(), parse_float=_number, parse_constant=_no_constant, object_pairs_hook=_once
             )
         except _NotOurs as e:
             found.refuse(str(e), location)

@@ -98,8 +98,7 @@ def rest_settings(conn: Connection) -> dict[str, Any]:
     host = (conn.host or "").strip().rstrip("/")
     if not host:
         raise SpecError(
-            "LC5308",
-            f"the Airflow connection {conn.conn_id!r} has no host: set the address of a Kafka Connect worker",
+            "LC5308", f"the Airflow connection {conn.conn_id!r} has no host: set the address of a Kafka Connect worker"
         )
     url = host if "://" in host else f"{conn.schema or 'http'}://{host}"
     if conn.port:

@@ -69,7 +69,7 @@ LOCAL_DEFAULTS = {
 }
 DRIVER_ON_CLUSTER = {
     # Another driver of the same job would read again what this one has reported. A retry of the task asks first.
-    "spark.yarn.maxAppAttempts": "1",
+    "spark.yarn.maxAppAttempts": "1"
 }
 
 
@@ -218,9 +218,7 @@ class SparkSubmit:
                 for each in secrets:
                     cause = each.without(cause)
                 raise SparkJobError(
-                    "LC5315",
-                    f"{what}, {where}ended early: {cause}",
-                    workers_died=submission.code == WORKERS_DIED,
+                    "LC5315", f"{what}, {where}ended early: {cause}", workers_died=submission.code == WORKERS_DIED
                 ) from None
             finally:
                 self._running.remove(submission)

@@ -189,13 +189,7 @@ class ClusterAdmin(AdminRequests):
         return self._settings("reading the settings of a broker", resource)
 
     def create(
-        self,
-        topic: str,
-        *,
-        partitions: int,
-        replication: int | None,
-        settings: Mapping[str, str],
-        trial: bool = False,
+        self, topic: str, *, partitions: int, replication: int | None, settings: Mapping[str, str], trial: bool = False
     ) -> KafkaError | None:
         """Create a topic; the brokers' objection, if they have one. Without *replication* their default is taken, as a
         *trial* nothing is made.

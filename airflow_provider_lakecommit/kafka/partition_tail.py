@@ -238,12 +238,7 @@ EVENTS = 3
 """After this many reports of the same batch, the client is assumed to return nothing else."""
 
 CORRUPTION = frozenset(
-    {
-        KafkaError._BAD_MSG,
-        KafkaError._BAD_COMPRESSION,
-        KafkaError._NOT_IMPLEMENTED,
-        KafkaError.INVALID_MSG,
-    }
+    {KafkaError._BAD_MSG, KafkaError._BAD_COMPRESSION, KafkaError._NOT_IMPLEMENTED, KafkaError.INVALID_MSG}
 )
 """What the client or a broker says of bytes that cannot be what was written: checksum, compression, form."""
 

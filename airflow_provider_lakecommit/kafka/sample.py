@@ -111,12 +111,7 @@ def sample(
 
 
 def sample_of(
-    kafka: Mapping[str, Any],
-    ranges: Coverage,
-    records: int,
-    *,
-    seconds: float,
-    value_of: ValueOf = Message.value,
+    kafka: Mapping[str, Any], ranges: Coverage, records: int, *, seconds: float, value_of: ValueOf = Message.value
 ) -> list[tuple[str, bytes | None]]:
     """The same of these ranges, with nothing that lies between or behind them, where as many are drawn.
 
@@ -159,11 +154,7 @@ def _marks(parts: Mapping[SourcePartition, RangeSet]) -> dict[SourcePartition, W
 
 
 def _drawn(
-    kafka: Mapping[str, Any],
-    marks: Mapping[SourcePartition, Watermark],
-    records: int,
-    seconds: float,
-    most_bytes: int,
+    kafka: Mapping[str, Any], marks: Mapping[SourcePartition, Watermark], records: int, seconds: float, most_bytes: int
 ) -> list[Message]:
     """Return so many records, each partition's share of them."""
     with closing(_Reader(kafka, seconds)) as reader:

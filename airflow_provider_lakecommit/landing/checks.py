@@ -31,14 +31,7 @@ from airflow_provider_lakecommit.landing.transform import (
     wrong_with_transform,
     wrong_with_unwrap,
 )
-from airflow_provider_lakecommit.landing.upsert import (
-    HARD,
-    IGNORE,
-    SOFT,
-    check_key,
-    check_order,
-    wrong_with_upsert,
-)
+from airflow_provider_lakecommit.landing.upsert import HARD, IGNORE, SOFT, check_key, check_order, wrong_with_upsert
 from airflow_provider_lakecommit.landing.value_sections import csv_section, headers_section, key_section, wrong_together
 
 CONTROL_EVENTS = ("1.12", "1.10")

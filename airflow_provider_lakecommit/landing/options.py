@@ -68,10 +68,7 @@ SECTION_KEYS: Mapping[str, tuple[str, str]] = {
 }
 """Where each option of a section is, by the name under which it is recorded."""
 _FLAT_NAMES = {path: name for name, path in SECTION_KEYS.items()}
-TOP = (
-    *("name", "topics", "table", "timestamps"),
-    *("evolve", "create", "route", "dead_letter_table"),
-)
+TOP = (*("name", "topics", "table", "timestamps"), *("evolve", "create", "route", "dead_letter_table"))
 """Options of a landing that are in no section."""
 _BY_KEY = {key: (section, key) for section, key in reversed([*SECTION_KEYS.values()])}
 

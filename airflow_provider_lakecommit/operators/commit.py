@@ -108,11 +108,7 @@ class LakeCommitOperator(LandingTask):
             raise SpecError("LC8309", f"landing set {declared.name!r}: `hourly` is for a single landing, leave it out")
         own, hours = outlets_of(declared, hourly=hourly)
         super().__init__(
-            landing=declared,
-            trigger_rule=trigger_rule,
-            outlets=[*outlets, *own],
-            inlets=[*inlets, *hours],
-            **kwargs,
+            landing=declared, trigger_rule=trigger_rule, outlets=[*outlets, *own], inlets=[*inlets, *hours], **kwargs
         )
         self.asset = own[0]
         self.hours = hours

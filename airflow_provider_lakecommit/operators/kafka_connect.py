@@ -202,8 +202,7 @@ class Restart(_StateChange):
         status = rest.wait_for(connector, _runs_or_is_paused, self.seconds, "running")
         if stays and not status.is_running:
             raise ConnectError(
-                "LC8326",
-                f"{status}: it was restarted while paused, so its tasks and its coordinator sleep: resume it",
+                "LC8326", f"{status}: it was restarted while paused, so its tasks and its coordinator sleep: resume it"
             )
         end = time.monotonic() + stays
         while (left := end - time.monotonic()) > 0:

@@ -3,11 +3,4 @@
 
 from airflow_provider_lakecommit.core.lazy import lazy_names
 
-__getattr__ = lazy_names(
-    __name__,
-    {
-        "app": "create_app",
-        "landings": "page_topics",
-        "reader": "PageReader",
-    },
-)
+__getattr__ = lazy_names(__name__, {"app": "create_app", "landings": "page_topics", "reader": "PageReader"})

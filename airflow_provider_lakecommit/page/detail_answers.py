@@ -116,11 +116,7 @@ def detail_of(
     partitions = [
         PartitionAnswer(
             **partition_fields(
-                partition=f"{p.topic}[{p.partition}]",
-                landed=p.published,
-                reported=p.reported,
-                stable=p.end,
-                lag=p.lag,
+                partition=f"{p.topic}[{p.partition}]", landed=p.published, reported=p.reported, stable=p.end, lag=p.lag
             ),
             planned=p.planned,
             hot=(p.topic, p.partition) in hottest,

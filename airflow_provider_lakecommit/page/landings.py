@@ -133,11 +133,7 @@ def key_of(topic: PageTopic, group: str) -> str:
 
 
 def search(
-    rows: Iterable[LandingRow],
-    *,
-    text: str = "",
-    verdicts: Collection[str] = (),
-    dag: str = "",
+    rows: Iterable[LandingRow], *, text: str = "", verdicts: Collection[str] = (), dag: str = ""
 ) -> tuple[Sequence[LandingRow], Counter[str]]:
     """Return the matching rows in order, and the counts of each verdict, whichever was requested.
 

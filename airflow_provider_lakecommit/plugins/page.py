@@ -31,10 +31,7 @@ class PageApp:
         self._lock: asyncio.Lock | None = None
 
     async def __call__(
-        self,
-        scope: Message,
-        receive: Callable[[], Awaitable[Message]],
-        send: Callable[[Message], Awaitable[None]],
+        self, scope: Message, receive: Callable[[], Awaitable[Message]], send: Callable[[Message], Awaitable[None]]
     ) -> None:
         if scope["type"] == "lifespan":
             # Airflow runs the lifespan of FastAPI apps only; there is nothing to start here.

@@ -79,9 +79,7 @@ def part_of(chunk: Chunk, start: int, end: int) -> Chunk:
     """Return the records at positions ``[start, end)``."""
     runs = (Run(r.span, max(r.start, start) - start, min(r.end, end) - start) for r in chunk.runs)
     return Chunk(
-        messages=chunk.messages[start:end],
-        values=chunk.values[start:end],
-        runs=[r for r in runs if r.start < r.end],
+        messages=chunk.messages[start:end], values=chunk.values[start:end], runs=[r for r in runs if r.start < r.end]
     )
 
 

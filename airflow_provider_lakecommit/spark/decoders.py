@@ -235,11 +235,7 @@ def _without(rules: Mapping[str, str], columns: Set[str]) -> dict[str, str]:
 
 
 def _decoder(
-    landing: Landing,
-    schema: Schema,
-    options: FormatOptions,
-    kafka: Kafka | None,
-    skip: Set[str] = frozenset(),
+    landing: Landing, schema: Schema, options: FormatOptions, kafka: Kafka | None, skip: Set[str] = frozenset()
 ) -> Decoder:
     return decoder_for(
         schema, options, skip, None if landing.decoding.schema else registry_for(landing, landing.decoding.name, kafka)

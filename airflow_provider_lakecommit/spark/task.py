@@ -27,12 +27,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
-from airflow_provider_lakecommit.core import (
-    Slice,
-    Span,
-    attempt_id,
-    slice_id,
-)
+from airflow_provider_lakecommit.core import Slice, Span, attempt_id, slice_id
 from airflow_provider_lakecommit.exceptions import CatalogError, FencedError, LakecommitError, RecordsError
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, SliceStatus, WindowJob
 from airflow_provider_lakecommit.spark.report import report_of, report_records, send_report

@@ -25,11 +25,7 @@ from airflow_provider_lakecommit.kafka import DENIED, topic_id_text
 
 LAG_SECONDS = 5.0
 LAG_PAUSE = 0.1
-NOT_THERE = {
-    KafkaError.UNKNOWN_TOPIC_OR_PART,
-    KafkaError._UNKNOWN_TOPIC,
-    KafkaError._UNKNOWN_PARTITION,
-}
+NOT_THERE = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
 
 
 def denied(what: str, error: KafkaError, right: str) -> SourceUnavailableError:

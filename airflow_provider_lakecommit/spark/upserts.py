@@ -30,15 +30,7 @@ from airflow_provider_lakecommit.core import TableTarget
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.formats import Block, Decoded, Reject, with_positions
 from airflow_provider_lakecommit.iceberg import FanoutWriter, Numbers, arrow_field, order_numbers
-from airflow_provider_lakecommit.landing import (
-    HARD,
-    IGNORE,
-    IS_DELETED,
-    MARK_COLUMNS,
-    SOFT,
-    Landing,
-    wrong_columns,
-)
+from airflow_provider_lakecommit.landing import HARD, IGNORE, IS_DELETED, MARK_COLUMNS, SOFT, Landing, wrong_columns
 from airflow_provider_lakecommit.spark.report import marks_of
 
 BUFFER_BYTES = 128 << 20

@@ -126,12 +126,7 @@ class Commits:
 class _Fold:
     """The groups of a topic, folded record by record."""
 
-    def __init__(
-        self,
-        watched_topic: WatchedTopic,
-        only: str | None = None,
-        heard: Heard | None = None,
-    ) -> None:
+    def __init__(self, watched_topic: WatchedTopic, only: str | None = None, heard: Heard | None = None) -> None:
         self._watched_topic = watched_topic
         self._only = only
         self._heard = heard

@@ -124,7 +124,7 @@ def read_history(
     if not whole:
         reading.note(
             f"the history starts at snapshot {landing[0].record.snapshot_id}: the sums do not include older ranges, "
-            "from expired snapshots or decisions of users",
+            "from expired snapshots or decisions of users"
         )
     return TableHistory(
         table=name,

@@ -12,13 +12,7 @@ from collections.abc import Iterator, Mapping
 from itertools import combinations
 
 from airflow_provider_lakecommit.core import Counts, Coverage, RangeSet, is_filled
-from airflow_provider_lakecommit.iceberg import (
-    SnapshotKind,
-    had_before,
-    merged_sections,
-    moved_lanes,
-    pruned_sections,
-)
+from airflow_provider_lakecommit.iceberg import SnapshotKind, had_before, merged_sections, moved_lanes, pruned_sections
 from airflow_provider_lakecommit.status.lanes import Sections, closed_wrongly, filled_of, moved_wrongly
 from airflow_provider_lakecommit.status.replaced import (
     back_again,
@@ -27,13 +21,7 @@ from airflow_provider_lakecommit.status.replaced import (
     rows_problems,
     taken_from,
 )
-from airflow_provider_lakecommit.status.table_history import (
-    Finding,
-    LandingSnapshot,
-    TableHistory,
-    note_on,
-    wrong_in,
-)
+from airflow_provider_lakecommit.status.table_history import Finding, LandingSnapshot, TableHistory, note_on, wrong_in
 from airflow_provider_lakecommit.status.upserted import live_problem
 
 

@@ -129,10 +129,7 @@ def _outputs(commit: Commit) -> list[Any]:
                 namespace=commit.catalog,
                 name=table_name(commit.catalog, table),
                 facets={"version": version},
-                outputFacets={
-                    "outputStatistics": statistics,
-                    OFFSETS: _offsets([p.coverage for p in mine], "output"),
-                },
+                outputFacets={"outputStatistics": statistics, OFFSETS: _offsets([p.coverage for p in mine], "output")},
             )
         )
     return found

@@ -81,11 +81,7 @@ VALID_THROUGH = Metric(
 )
 COMMIT_SECONDS = Metric("lakecommit.commit_seconds", "gauge", ("landing",), "commit", "Duration of the commit")
 RUNS = Metric(
-    "lakecommit.runs",
-    "counter",
-    ("landing", "verdict"),
-    "outcome",
-    "Runs by result: `success`, `skipped`, `failed`",
+    "lakecommit.runs", "counter", ("landing", "verdict"), "outcome", "Runs by result: `success`, `skipped`, `failed`"
 )
 STALLED = Metric(
     "lakecommit.stalled",

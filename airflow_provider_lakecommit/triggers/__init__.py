@@ -5,8 +5,5 @@ from airflow_provider_lakecommit.core.lazy import lazy_names
 
 __getattr__ = lazy_names(
     __name__,
-    {
-        "ended_by_worker": "EndedByWorkerTrigger",
-        "stalled_commits": "StalledCommitTrigger TIMED_OUT guard_to_json",
-    },
+    {"ended_by_worker": "EndedByWorkerTrigger", "stalled_commits": "StalledCommitTrigger TIMED_OUT guard_to_json"},
 )

@@ -31,7 +31,7 @@ CLASSES = "org.apache.spark.deploy"
 EXECUTOR = "CoarseGrainedExecutorBackend"
 SETTINGS: Mapping[str, str] = {
     # A worker that says goodbye takes nothing on any more.
-    "spark.decommission.enabled": "true",
+    "spark.decommission.enabled": "true"
 }
 
 

@@ -7,17 +7,7 @@ import ast
 from collections.abc import Iterable
 
 from docutils import nodes
-from lakecommit_source import (
-    Imports,
-    MissingError,
-    answers,
-    imports_of,
-    load,
-    messages,
-    rooms,
-    summary,
-    tree_of,
-)
+from lakecommit_source import Imports, MissingError, answers, imports_of, load, messages, rooms, summary, tree_of
 from lakecommit_svg import columns, layers, sequence
 from lakecommit_tables import TableDirective, code, table
 from sphinx.util.docutils import SphinxDirective

@@ -32,10 +32,7 @@ def live(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[L
 
 @pytest.fixture
 def warm_lake(
-    bootstrap: str,
-    catalog_properties: dict[str, str],
-    connect_server: ConnectServer,
-    monkeypatch: pytest.MonkeyPatch,
+    bootstrap: str, catalog_properties: dict[str, str], connect_server: ConnectServer, monkeypatch: pytest.MonkeyPatch
 ) -> Lake:
     """A catalog of the test's own, with connections to it, to the broker and to a warm Spark."""
     found = Lake(properties={**catalog_properties, "name": "lake"})

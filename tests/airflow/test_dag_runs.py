@@ -211,12 +211,7 @@ def test_a_run_lands_what_is_new_and_the_next_one_that_finds_nothing_is_green_an
     assert "--properties-file" in shown
     assert CANARY not in shown
     _no_canary_in(lake, bootstrap, runner, airflow_home, tmp_path)
-    assert first.tasks == {
-        "plan": "success",
-        "write[0]": "success",
-        "commit": "success",
-        "outcome": "success",
-    }
+    assert first.tasks == {"plan": "success", "write[0]": "success", "commit": "success", "outcome": "success"}
     assert first.state == "success"
     assert lake.ids("shop.orders") == list(range(30))
     assert lake.count("shop.orders_dead") == 1

@@ -131,10 +131,7 @@ def _xcom(live: Live, run: str, task: str, key: str) -> Any:
 
 
 def test_a_run_is_reported_on_its_page_and_to_receivers(
-    outside: Live,
-    receivers: Receivers,
-    make_topic: Callable[..., str],
-    produce: Callable[..., list[tuple[int, int]]],
+    outside: Live, receivers: Receivers, make_topic: Callable[..., str], produce: Callable[..., list[tuple[int, int]]]
 ) -> None:
     topic = make_topic(2)
     landing = {"dead_letter_table": "shop.outside_dead"}

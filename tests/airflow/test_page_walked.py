@@ -38,10 +38,7 @@ def built() -> None:
 
 @pytest.fixture(scope="module")
 def live(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    more = {
-        "AIRFLOW__LAKECOMMIT__CONTROL_TOPIC": unique("control"),
-        "AIRFLOW__LAKECOMMIT__PAGE_ACTIONS": "True",
-    }
+    more = {"AIRFLOW__LAKECOMMIT__CONTROL_TOPIC": unique("control"), "AIRFLOW__LAKECOMMIT__PAGE_ACTIONS": "True"}
     with live_airflow(tmp_path_factory.mktemp("live-walk"), bootstrap, WITH_TRIGGERER, more, PATH) as running:
         yield running
 

@@ -63,11 +63,7 @@ class Guarded:
 
 @pytest.fixture
 def guarded(
-    airflow_db: Path,
-    bootstrap: str,
-    make_topic: Callable[..., str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    airflow_db: Path, bootstrap: str, make_topic: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Guarded:
     monkeypatch.setenv("AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST", bundles(tmp_path / "dags"))
     kafka = {"conn_type": "kafka", "extra": {"bootstrap.servers": bootstrap}}

@@ -16,11 +16,7 @@ from dev.airflow_client import AirflowAnswerError
 from tests.airflow.live import RUN_SECONDS, Live, orders, until, until_its_job_has_ended
 from tests.airflow.test_users_hands import GREEN, IDLE, start
 
-pytestmark = [
-    pytest.mark.airflow,
-    pytest.mark.integration,
-    pytest.mark.airflow_long,
-]
+pytestmark = [pytest.mark.airflow, pytest.mark.integration, pytest.mark.airflow_long]
 
 Produce = Callable[..., list[tuple[int, int]]]
 Make = Callable[..., str]

@@ -30,10 +30,7 @@ from airflow_provider_lakecommit.iceberg.ledger.outcome_lookup import RetryPolic
 from tests.fakes.catalog import FaultyCatalog
 
 NAME = "shop.orders"
-SCHEMA = Schema(
-    NestedField(1, "id", LongType(), required=True),
-    NestedField(2, "note", StringType(), required=False),
-)
+SCHEMA = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "note", StringType(), required=False))
 BY_BUCKET = PartitionSpec(PartitionField(1, 1000, BucketTransform(4), "id_bucket"))
 TOPIC_ID = "dG9waWMtb25lLS0tLS0tLQ"
 CONTROL = ControlPosition(

@@ -231,10 +231,7 @@ def test_a_log_that_was_cut_cannot_vouch_for_what_it_forgot(
         with pytest.raises(LedgerError, match=r"\[0\].*--at.*LC7006"):
             from_log(session)
     topic = str(world.landing.topics)
-    with (
-        world.session() as session,
-        pytest.raises(LedgerError, match=rf"{topic}\[1\]: name them too.*LC7008"),
-    ):
+    with world.session() as session, pytest.raises(LedgerError, match=rf"{topic}\[1\]: name them too.*LC7008"):
         from_offsets(session, {(topic, 0): 20})
     run_assertion(world, from_offsets, {(topic, 0): 20, (topic, 1): 20})
     goes_on(world, produce, Counter(range(40)))

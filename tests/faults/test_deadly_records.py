@@ -152,8 +152,7 @@ def blocked(world: World) -> list[tuple[int, int, int, str]]:
 
 
 @pytest.mark.parametrize(
-    ("kind", "dies"),
-    [("local", "worker"), ("connect", "worker"), ("standalone", "worker"), ("standalone", "all")],
+    ("kind", "dies"), [("local", "worker"), ("connect", "worker"), ("standalone", "worker"), ("standalone", "all")]
 )
 def test_a_record_that_kills_its_process_is_blocked_alone(
     sparks: Sparks,

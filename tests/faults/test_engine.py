@@ -73,10 +73,7 @@ def then_expire(*statements: str) -> Callable[[World], Iterable[str]]:
 def pick_again(world: World) -> Iterable[str]:
     """Rolled back, and what was rolled back picked again: the same snapshot comes back."""
     head, before = line(world)[:2]
-    return (
-        f"{CALL}rollback_to_snapshot('shop.rows', {before})",
-        f"{CALL}cherrypick_snapshot('shop.rows', {head})",
-    )
+    return (f"{CALL}rollback_to_snapshot('shop.rows', {before})", f"{CALL}cherrypick_snapshot('shop.rows', {head})")
 
 
 def pick_over_others(world: World) -> Iterable[str]:

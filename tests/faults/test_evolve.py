@@ -117,12 +117,7 @@ def test_columns_are_added_and_widened_at_every_level(make_world: Make, produce:
     check_verified(world)
 
 
-PLAIN: dict[str, Any] = {
-    "schema": [
-        {"name": "id", "type": "long", "required": True},
-        {"name": "n", "type": "int"},
-    ]
-}
+PLAIN: dict[str, Any] = {"schema": [{"name": "id", "type": "long", "required": True}, {"name": "n", "type": "int"}]}
 
 
 def begun(make_world: Make, produce: Produce, **fields: Any) -> World:

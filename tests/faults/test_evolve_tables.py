@@ -35,15 +35,9 @@ pytestmark = pytest.mark.faults
 
 Make = Callable[..., World]
 Produce = Callable[..., object]
-IDS: dict[str, Any] = {
-    "schema": [{"name": "id", "type": "long", "required": True}, {"name": "n", "type": "int"}],
-}
+IDS: dict[str, Any] = {"schema": [{"name": "id", "type": "long", "required": True}, {"name": "n", "type": "int"}]}
 REFUNDS = "shop.refunds"
-ROUTE: dict[str, Any] = {
-    "field": "kind",
-    "tables": {"order": "shop.rows", "refund": REFUNDS},
-    "create": {REFUNDS: IDS},
-}
+ROUTE: dict[str, Any] = {"field": "kind", "tables": {"order": "shop.rows", "refund": REFUNDS}, "create": {REFUNDS: IDS}}
 ROUTED: dict[str, Any] = {"create": IDS, "route": ROUTE, "evolve": "widen", "dead_letter_max_ratio": 1.0}
 FIRST_RUNS = count(100, 100)
 DECISION = Decision(command="maintain --only columns", actor="ann", host="here", at="2026-01-01T00:00:00+00:00")

@@ -357,13 +357,7 @@ def check_table(attacker: Attacker, count: int) -> None:
     assert all(path.startswith(f"{location}/data/") for path in history.head)
 
 
-@pytest.mark.heavy(
-    but=(
-        "a_start_for_the_next_run-signed",
-        "files_of_a_neighbour-signed",
-        "everything_again-signed",
-    )
-)
+@pytest.mark.heavy(but=("a_start_for_the_next_run-signed", "files_of_a_neighbour-signed", "everything_again-signed"))
 @pytest.mark.parametrize("key", [None, SECRET], ids=["without a key", "signed"])
 @pytest.mark.parametrize("forge", [*BEFORE, *MEANWHILE, *AFTER], ids=lambda f: f.__name__)
 def test_whatever_is_forged_the_table_is_right(

@@ -79,11 +79,7 @@ def merged(shop: Shop, *own: str) -> dict[str, Any]:
     """All topics go to one table, but for those that have a rule of their own; landings begin with new records."""
     rules = [{"topics": rf"{shop.prefix}\.{what}", "table": f"lake.{what}"} for what in own]
     rest = {"topics": ".*", "table": "lake.rest", "merge": True}
-    return {
-        "table": None,
-        "rules": [*rules, rest],
-        "defaults": {**shop.values["defaults"], "start": "latest"},
-    }
+    return {"table": None, "rules": [*rules, rest], "defaults": {**shop.values["defaults"], "start": "latest"}}
 
 
 @pytest.mark.heavy

@@ -247,10 +247,7 @@ def test_of_many_landings_one_that_hangs_and_one_that_fails_hold_up_no_other(
     ended: list[str] = []
 
     def run() -> dict[str, Closed | BaseException]:
-        with (
-            closing(Tables(worlds[0].catalog)) as tables,
-            ConcurrentLandings(threads=2, slow_after=0.2) as concurrent,
-        ):
+        with closing(Tables(worlds[0].catalog)) as tables, ConcurrentLandings(threads=2, slow_after=0.2) as concurrent:
             return concurrent.run(
                 {w.landing.name: work_of(concurrent, tables, w, o, ended) for w, o in zip(worlds, opened, strict=True)}
             )

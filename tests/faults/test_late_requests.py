@@ -131,12 +131,7 @@ def _until_commit(make_world: Make, produce: Produce) -> World:
     return world
 
 
-@pytest.mark.heavy(
-    but=(
-        "another-run-commits-the-same-slices",
-        "foreign-append",
-    )
-)
+@pytest.mark.heavy(but=("another-run-commits-the-same-slices", "foreign-append"))
 @pytest.mark.parametrize("meanwhile", MEANWHILE, ids=lambda m: m.name.replace(" ", "-"))
 def test_a_request_that_lands_a_minute_late(make_world: Make, produce: Produce, meanwhile: Meanwhile) -> None:
     world = _until_commit(make_world, produce)

@@ -152,11 +152,7 @@ def test_every_reader_passes_over_what_was_made_to_stop_it(make_world: MakeWorld
     for events_clock in (True, False):
         output = StringIO()
         groups = GroupVerdicts(
-            group=None,
-            rules=StallRules(),
-            events_clock=events_clock,
-            until=None,
-            completion_timeout=3600,
+            group=None, rules=StallRules(), events_clock=events_clock, until=None, completion_timeout=3600
         )
         stall(world.kafka, world.landing.control_topic_name, Output(as_json=True, out=output), groups, follow=False)
         assert {json.loads(line)["group"] for line in output.getvalue().splitlines()} >= {group}
@@ -234,12 +230,7 @@ def _no_rows(report: dict[str, Any]) -> None:
     report["tables"][0][-1] += 1
 
 
-@pytest.mark.heavy(
-    but=(
-        "a body that is cut",
-        "rows that no file has",
-    )
-)
+@pytest.mark.heavy(but=("a body that is cut", "rows that no file has"))
 @pytest.mark.parametrize(
     "change",
     [

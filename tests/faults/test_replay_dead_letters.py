@@ -44,10 +44,7 @@ DECISION = Decision(
     command="dead-letters --replay", actor="ann", host="here", at="2026-01-01T00:00:00+00:00", reason="fixed"
 )
 SCHEMA = {
-    "schema": [
-        {"name": "id", "type": "long", "required": True},
-        {"name": "name", "type": "string", "required": True},
-    ]
+    "schema": [{"name": "id", "type": "long", "required": True}, {"name": "name", "type": "string", "required": True}]
 }
 ALL = Selection()
 

@@ -74,13 +74,7 @@ def test_rows_go_back_as_previewed_and_what_came_since_is_read_again(landed: Wor
     produce(landed.landing.topics, records(30, 5), partition=0)
     landed.settle()
     done = run(
-        landed,
-        RESET_OFFSETS,
-        start=start,
-        delete=True,
-        agreed=previewed,
-        decided_by="ann",
-        reason="a wrong producer",
+        landed, RESET_OFFSETS, start=start, delete=True, agreed=previewed, decided_by="ann", reason="a wrong producer"
     )
     assert done["rows"]["shop.rows"] == 24
     landed.check(Counter([*range(10), *range(100, 130)]))
@@ -128,14 +122,7 @@ def test_what_was_not_previewed_is_not_given_up(landed: World) -> None:
     fewer = run(landed, RESET_OFFSETS, start=f"{landed.landing.topics}:0=20", delete=True)
     fewer["from"] = f"{landed.landing.topics}:0=10"
     with pytest.raises(AirflowFailException, match=r"shop.rows deletes .*\[0\] \[10, 20\)"):
-        run(
-            landed,
-            RESET_OFFSETS,
-            start=f"{landed.landing.topics}:0=10",
-            delete=True,
-            agreed=fewer,
-            decided_by="ann",
-        )
+        run(landed, RESET_OFFSETS, start=f"{landed.landing.topics}:0=10", delete=True, agreed=fewer, decided_by="ann")
     landed.check(EVERYTHING)
 
 

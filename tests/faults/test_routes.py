@@ -107,12 +107,7 @@ def test_each_record_is_in_its_table_or_a_dead_letter_with_its_reason(make_world
     assert {row["at"].timestamp() - NOON for row in world.rows("shop.refunds")} == set(expected(0, 100)["refunds"])
 
 
-@pytest.mark.heavy(
-    but=(
-        '{"id": 1}-not_routed',
-        "null-*",
-    )
-)
+@pytest.mark.heavy(but=('{"id": 1}-not_routed', "null-*"))
 @pytest.mark.parametrize(
     ("text", "kind"),
     [

@@ -178,11 +178,7 @@ SHAPES: Mapping[str, Shape] = {
         bad_key=b"{}",
     ),
     "avro": Shape(
-        options={
-            "format": "avro",
-            "schema": VALUE,
-            "key": {"columns": ["id"], "format": "avro", "schema": KEY},
-        },
+        options={"format": "avro", "schema": VALUE, "key": {"columns": ["id"], "format": "avro", "schema": KEY}},
         key=lambda n: avro(KEY, {"id": n}),
         value=lambda v: avro(VALUE, v),
     ),

@@ -43,10 +43,7 @@ pytestmark = pytest.mark.faults
 
 Make = Callable[..., World]
 Produce = Callable[..., list[tuple[int, int]]]
-COLUMNS = [
-    {"name": "id", "type": "long", "required": True},
-    {"name": "name", "type": "string"},
-]
+COLUMNS = [{"name": "id", "type": "long", "required": True}, {"name": "name", "type": "string"}]
 JSON: dict[str, Any] = {
     "create": {"schema": COLUMNS, "partition_by": ["bucket(2, id)"]},
     "key": {"columns": ["id"], "format": "json"},

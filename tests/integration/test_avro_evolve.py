@@ -368,10 +368,7 @@ class TestATableByTheRegistry:
         assert not [path for path, field in paths_in(schema.fields) if field.required]
         assert [(row["id"], row["who"], row["tags"]) for row in world.rows()] == [(1, None, None)]
 
-    @pytest.mark.parametrize(
-        ("more", "why"),
-        [({"_file": "string"}, "_file.*LC1345"), ({"ID": "int"}, "ID.*LC")],
-    )
+    @pytest.mark.parametrize(("more", "why"), [({"_file": "string"}, "_file.*LC1345"), ({"ID": "int"}, "ID.*LC")])
     def test_is_not_made_with_names_that_no_table_should_have(
         self, world: World, produce: Produce, fake: FakeRegistry, more: dict[str, Any], why: str
     ) -> None:

@@ -36,12 +36,7 @@ def test_every_event_is_in_the_form_of_the_landing_which_may_change_at_any_time(
 ) -> None:
     topic = make_topic(2)
     landing = landing_of(
-        name="rows",
-        table="shop.rows",
-        topics=topic,
-        create=SCHEMA,
-        control_topic=control_topic,
-        control_events="1.10",
+        name="rows", table="shop.rows", topics=topic, create=SCHEMA, control_topic=control_topic, control_events="1.10"
     )
     world = World(landing=landing, kafka={"bootstrap.servers": bootstrap}, catalog=catalog_in(tmp_path))
     produce(topic, records(0, 20))

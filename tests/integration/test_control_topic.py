@@ -347,10 +347,7 @@ def test_a_missing_topic_is_an_error_of_the_writer_too(bootstrap: str) -> None:
     control = ControlTopic(
         unique("missing"), {"bootstrap.servers": bootstrap, "topic.metadata.propagation.max.ms": 500}
     )
-    with (
-        control.writer("x-" + control.name, 0) as writer,
-        pytest.raises(ControlTopicError, match="LC2336"),
-    ):
+    with control.writer("x-" + control.name, 0) as writer, pytest.raises(ControlTopicError, match="LC2336"):
         writer.send(records("a"))
 
 

@@ -166,11 +166,7 @@ def with_two_values_swapped(frame: pd.DataFrame) -> pd.DataFrame:
     ],
 )
 def test_a_table_that_is_off_is_observed(
-    some: pd.DataFrame,
-    fault: Callable[[pd.DataFrame], pd.DataFrame],
-    lost: int,
-    doubled: int,
-    strangers: int,
+    some: pd.DataFrame, fault: Callable[[pd.DataFrame], pd.DataFrame], lost: int, doubled: int, strangers: int
 ) -> None:
     found = compare(some, fault(some))
     assert (found.lost, found.doubled, found.strangers) == (lost, doubled, strangers)

@@ -295,11 +295,7 @@ def test_rights_that_a_principal_lacks_are_named(world: World, tmp_path: Path) -
 
 @pytest.mark.heavy
 def test_the_command_runs_a_task_and_ends_with_1_when_anything_fails(
-    tmp_path: Path,
-    bootstrap: str,
-    catalog_properties: dict[str, str],
-    catalog: Any,
-    make_topic: Callable[..., str],
+    tmp_path: Path, bootstrap: str, catalog_properties: dict[str, str], catalog: Any, make_topic: Callable[..., str]
 ) -> None:
     from pyiceberg.schema import Schema
     from pyiceberg.types import DecimalType, LongType, NestedField

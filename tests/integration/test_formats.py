@@ -117,11 +117,7 @@ def test_schemas_in_headers_of_value_and_key_as_confluents_serializers_write_the
     produce(topic, [(key, value)], 0, headers=headers[1:])
     world.run()
     assert [(row["id"], row["note"], row["tenant"]) for row in world.rows()] == [(1, "n", 7)]
-    assert dead(world) == [
-        (1, "wrong_key", "tenant"),
-        (2, "missing_required", "tenant"),
-        (3, "wrong_key", None),
-    ]
+    assert dead(world) == [(1, "wrong_key", "tenant"), (2, "missing_required", "tenant"), (3, "wrong_key", None)]
     assert wrong(world) == []
 
 

@@ -38,12 +38,7 @@ def world(make_world: MakeWorld, make_topic: MakeTopic) -> World:
     return make_world(topics=make_topic(2, **ANY_TIME), metadata_columns=True)
 
 
-@pytest.mark.heavy(
-    but=(
-        "9223372036854775807-None",
-        "-1-None",
-    )
-)
+@pytest.mark.heavy(but=("9223372036854775807-None", "-1-None"))
 @pytest.mark.parametrize(
     ("milliseconds", "expected"),
     [

@@ -171,12 +171,7 @@ def without(keys: set[str], value: Any) -> Any:
     return {k: without(keys, v) for k, v in value.items() if k not in keys} if isinstance(value, dict) else value
 
 
-@pytest.mark.heavy(
-    but=(
-        "orders-status",
-        "orders-ledger",
-    )
-)
+@pytest.mark.heavy(but=("orders-status", "orders-ledger"))
 @pytest.mark.parametrize(("landing", "verb"), QUERIES)
 def test_what_was_reported_then_is_reported_today(landing: str, verb: str, before: Before) -> None:
     answer = before.answer(landing, verb)

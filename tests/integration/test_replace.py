@@ -96,12 +96,7 @@ def landed_anew(
     return replace_all(session, [p.request(session, commit, slices=tuple(slices), lane=lane) for p in found])
 
 
-@pytest.mark.heavy(
-    but=(
-        "as-landed-day",
-        "compacted-bucket",
-    )
-)
+@pytest.mark.heavy(but=("as-landed-day", "compacted-bucket"))
 @pytest.mark.parametrize("options", TABLES.values(), ids=TABLES)
 @pytest.mark.parametrize("compacted", [False, True], ids=["as-landed", "compacted"])
 def test_exactly_the_rows_of_the_range_go(tmp_path: Path, options: dict[str, object], compacted: bool) -> None:

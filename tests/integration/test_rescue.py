@@ -217,12 +217,7 @@ def test_files_that_are_missing_are_reported_and_the_others_committed(
     assert sink.ids() == [2]
 
 
-@pytest.mark.heavy(
-    but=(
-        "size",
-        "of another table",
-    )
-)
+@pytest.mark.heavy(but=("size", "of another table"))
 @pytest.mark.parametrize(
     ("forged", "message"),
     [
@@ -348,13 +343,7 @@ def test_it_is_refused_while_a_user_is_at_work(
     check_stopped(kafka, sink.connector, None, stated_gone=True)
 
 
-@pytest.mark.heavy(
-    but=(
-        "Fault.LOST_ANSWER",
-        "Fault.FALSE_SUCCESS",
-        "Fault.NOT_APPLIED",
-    )
-)
+@pytest.mark.heavy(but=("Fault.LOST_ANSWER", "Fault.FALSE_SUCCESS", "Fault.NOT_APPLIED"))
 @pytest.mark.parametrize("fault", [fault for fault in Fault if fault is not Fault.AWAY_AFTER])
 def test_an_outcome_that_is_not_known_doubles_nothing(
     sink: Sink, catalog_properties: dict[str, str], bootstrap: str, fault: Fault

@@ -24,11 +24,7 @@ Make = Callable[..., World]
 Produce = Callable[..., list[tuple[int, int]]]
 IDS: dict[str, Any] = {"schema": [{"name": "id", "type": "long", "required": True}]}
 REFUNDS = "shop.refunds"
-ROUTE: dict[str, Any] = {
-    "field": "kind",
-    "tables": {"order": "shop.rows", "refund": REFUNDS},
-    "create": {REFUNDS: IDS},
-}
+ROUTE: dict[str, Any] = {"field": "kind", "tables": {"order": "shop.rows", "refund": REFUNDS}, "create": {REFUNDS: IDS}}
 FIELDS: dict[str, Any] = {"create": IDS, "route": ROUTE, "evolve": "add", "dead_letter_max_ratio": 1.0}
 
 

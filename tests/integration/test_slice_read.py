@@ -264,12 +264,7 @@ def test_chunks_are_bounded_by_bytes_and_a_huge_record_is_alone(
     [(0, r"the record at {topic}\[0\]@2, "), (3, r"one of the records at {topic}\[0\]@2, {topic}\[1\]@")],
 )
 def test_a_record_larger_than_the_client_takes_is_named_with_the_setting(
-    bootstrap: str,
-    make_topic: MakeTopic,
-    produce: Produce,
-    monkeypatch: pytest.MonkeyPatch,
-    other: int,
-    message: str,
+    bootstrap: str, make_topic: MakeTopic, produce: Produce, monkeypatch: pytest.MonkeyPatch, other: int, message: str
 ) -> None:
     monkeypatch.setattr(slice_read, "TOO_LARGE_SECONDS", 0.5)
     topic = make_topic(2)

@@ -196,11 +196,7 @@ def test_a_small_file_is_one_put(lake: RowsLake, proxy: FaultyProxy, capsys: pyt
     ids=["30%-503", "50%-503", "10%-cut", "10%-503-10%-cut"],
 )
 def test_rows_are_in_the_table_once_though_requests_fail(
-    lake: RowsLake,
-    proxy: FaultyProxy,
-    faults: dict[str, float],
-    windows: int,
-    capsys: pytest.CaptureFixture[str],
+    lake: RowsLake, proxy: FaultyProxy, faults: dict[str, float], windows: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     began = time.monotonic()
     with proxy.counting() as requests, proxy.failing(**faults):
@@ -253,12 +249,7 @@ def test_nothing_is_committed_while_the_server_is_away(
 @pytest.mark.parametrize("size", [10, 12 << 20], ids=["one-put", "multipart"])
 @pytest.mark.parametrize("code", ["ExpiredToken", "AccessDenied", "SlowDown"])
 def test_a_refused_write_raises_and_leaves_no_object(
-    storage: dict[str, str],
-    proxy: FaultyProxy,
-    server: S3Server,
-    monkeypatch: pytest.MonkeyPatch,
-    code: str,
-    size: int,
+    storage: dict[str, str], proxy: FaultyProxy, server: S3Server, monkeypatch: pytest.MonkeyPatch, code: str, size: int
 ) -> None:
     monkeypatch.setattr(arrow_io, "ATTEMPTS", 2)
     faults = {"slow_down": 1.0} if code == "SlowDown" else {"refused": code}

@@ -40,12 +40,7 @@ with DAG(
     follow()
 """
 
-CREATE = {
-    "schema": [
-        {"name": "id", "type": "long", "required": True},
-        {"name": "note", "type": "string"},
-    ]
-}
+CREATE = {"schema": [{"name": "id", "type": "long", "required": True}, {"name": "note", "type": "string"}]}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

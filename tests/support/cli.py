@@ -27,18 +27,7 @@ from tests.support.declared import nested
 from tests.support.forks import Forks
 
 COMMAND = (sys.executable, "-m", "airflow_provider_lakecommit.cli.main")
-ROOMS = (
-    "cli",
-    "control",
-    "core",
-    "cycle",
-    "formats",
-    "iceberg",
-    "kafka",
-    "operations",
-    "stall",
-    "status",
-)
+ROOMS = ("cli", "control", "core", "cycle", "formats", "iceberg", "kafka", "operations", "stall", "status")
 FORKS = Forks(
     (
         *(f"airflow_provider_lakecommit.{room}.*" for room in ROOMS),
@@ -173,10 +162,7 @@ def write_spec(
         "topics": topic,
         "table": f"shop.{name}",
         "create": {
-            "schema": [
-                {"name": "id", "type": "long", "required": True},
-                {"name": "amount", "type": "decimal(12, 2)"},
-            ]
+            "schema": [{"name": "id", "type": "long", "required": True}, {"name": "amount", "type": "decimal(12, 2)"}]
         },
         "dead_letter_table": f"shop.{name}_dead",
         "control_topic": control,

@@ -31,11 +31,7 @@ def group_write(
 
 
 def group_job(
-    landing: Landing,
-    control: ControlPort,
-    ticket: GroupTicket,
-    catalog: str,
-    load: Callable[[str], Table] = no_table,
+    landing: Landing, control: ControlPort, ticket: GroupTicket, catalog: str, load: Callable[[str], Table] = no_table
 ) -> WindowJob | None:
     """The job for what is left of a group."""
     return group_write(landing, control, ticket, catalog, load).left()

@@ -363,11 +363,7 @@ MESSES = (
     Mess(name="table dropped", act=drop, cure=ANEW),
     Mess(name="table dropped and recreated", act=drop_and_make_anew, cure=ANEW),
     Mess(name="table purged and recreated", act=purge_and_make_anew, cure=ANEW),
-    Mess(
-        name="table renamed away",
-        act=rename_away,
-        cure=Cure(LedgerError, INIT, rename_back, "rename it back"),
-    ),
+    Mess(name="table renamed away", act=rename_away, cure=Cure(LedgerError, INIT, rename_back, "rename it back")),
     Mess(name="table replaced", act=replace_table, cure=ANEW),
     Mess(name="column added", act=add_column),
     Mess(name="column renamed", act=rename_column),

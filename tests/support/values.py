@@ -55,13 +55,7 @@ BUDGETS = st.builds(Budget, max_records=COUNT, max_ratio=st.floats(0, 1))
 COUNTS = st.builds(Counts, landed=COUNT, rejected=COUNT, filtered=COUNT, gaps=COUNT, skipped=COUNT)
 CYCLES = st.builds(Cycle, commit_id=UUIDS, dag=TEXT, run=TEXT, number=COUNT, slot=COUNT)
 POSITIONS = st.builds(
-    ControlPosition,
-    cluster_id=TEXT,
-    topic=TEXT,
-    topic_id=TEXT,
-    partition=COUNT,
-    read_from=COUNT,
-    low=st.none() | COUNT,
+    ControlPosition, cluster_id=TEXT, topic=TEXT, topic_id=TEXT, partition=COUNT, read_from=COUNT, low=st.none() | COUNT
 )
 GENERATIONS = st.none() | COUNT
 MARKED = st.sampled_from([(), (1, 2, 3, 4)])

@@ -13,10 +13,7 @@ PATIENCE = 600.0
 
 
 def until(
-    holds: Callable[[], bool],
-    timeout: float = PATIENCE,
-    what: str = "what was waited for",
-    pause: float = POLL_SECONDS,
+    holds: Callable[[], bool], timeout: float = PATIENCE, what: str = "what was waited for", pause: float = POLL_SECONDS
 ) -> None:
     """Return when it holds.
 

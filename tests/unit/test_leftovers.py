@@ -73,12 +73,7 @@ def pytest_run(folder: Path, tests: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.heavy(
-    but=(
-        "process",
-        "client",
-    )
-)
+@pytest.mark.heavy(but=("process", "client"))
 @pytest.mark.parametrize(
     ("left", "named"),
     [

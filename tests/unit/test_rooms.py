@@ -103,11 +103,7 @@ def rule(
     """A rule; ``rooms`` are all that the room may import of ours next to itself and the errors."""
     own = room_of(room.split("/"))
     return Rule(
-        room=room,
-        nowhere=nowhere,
-        lazily=lazily,
-        only=only,
-        rooms=frozenset({own, "exceptions", *rooms.split()}),
+        room=room, nowhere=nowhere, lazily=lazily, only=only, rooms=frozenset({own, "exceptions", *rooms.split()})
     )
 
 

@@ -139,11 +139,7 @@ def guards(bare: Bare, scene: Scene, marker: Path) -> str:
 
 def page(bare: Bare, scene: Scene) -> str:
     """The example DAG that reports each transition; its name."""
-    changes = {
-        "payments-sink": scene.connector,
-        "control-iceberg": scene.control,
-        "interval=300.0": "interval=5.0",
-    }
+    changes = {"payments-sink": scene.connector, "control-iceberg": scene.control, "interval=300.0": "interval=5.0"}
     dag = "example_lakecommit_guard_page"
     bare.add("example_lakecommit_guard", scaled_example("example_lakecommit_guard", changes), dag)
     return dag

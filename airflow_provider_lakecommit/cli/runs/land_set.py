@@ -90,10 +90,7 @@ def land_set(spec: LandingSetSpec, output: Output, *, cycles: int | None, follow
         if local is not None:
             closing.callback(local.close)
         landings = Landings(
-            concurrent=concurrent,
-            output=output,
-            cycles=cycles,
-            shared=None if local is None else SharedSpark(local),
+            concurrent=concurrent, output=output, cycles=cycles, shared=None if local is None else SharedSpark(local)
         )
         tables = Tables(spec.catalog, few=CLIENTS)
         closing.callback(tables.close)

@@ -27,12 +27,7 @@ def decision_of(command: str, landing: str, reason: str) -> Decision:
 
 
 def ends_with_preview(
-    options: Namespace,
-    output: Output,
-    values: Mapping[str, Any],
-    lines: Iterable[str] = (),
-    *,
-    gives_up: bool = True,
+    options: Namespace, output: Output, values: Mapping[str, Any], lines: Iterable[str] = (), *, gives_up: bool = True
 ) -> int | None:
     """Show the preview; return the exit code if the command ends there, or ``None`` if it continues.
 

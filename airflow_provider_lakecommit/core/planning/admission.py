@@ -314,9 +314,7 @@ def catalog_away(error: Exception) -> Refuse:
 def spec_waits(table: str, reason: str) -> Refuse:
     """Refuse until landed slices are published: another spec must not judge them."""
     return Refuse(
-        state=RefusalState.SPEC_CHANGE,
-        reason=_short(reason),
-        clears=f"a snapshot of {table}, by this run's commit",
+        state=RefusalState.SPEC_CHANGE, reason=_short(reason), clears=f"a snapshot of {table}, by this run's commit"
     )
 
 

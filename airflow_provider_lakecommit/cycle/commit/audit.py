@@ -32,9 +32,7 @@ Ahead = Mapping[str, tuple[Table, Unpublished]]
 
 
 def audit(
-    session: LandingSession,
-    own: Sequence[PublishedSnapshot],
-    exclusive: Callable[[str, Callable[[], bool]], bool],
+    session: LandingSession, own: Sequence[PublishedSnapshot], exclusive: Callable[[str, Callable[[], bool]], bool]
 ) -> tuple[PublishedSnapshot, ...]:
     """Check and publish what the branches have that ``main`` lacks; returns what ``main`` has by this commit.
 

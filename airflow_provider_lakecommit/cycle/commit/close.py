@@ -270,11 +270,5 @@ def _evidence(
     reason = session.without_secrets(f"{type(error).__name__}: {error}")[:2000]
     voided = Directives(voided=tuple(commits.voided))
     return session.sender("commit", ticket.commit_id).commit_failed(
-        session.new_id(),
-        session.now(),
-        reason,
-        run.attempt,
-        voided,
-        tables,
-        session.landing.table,
+        session.new_id(), session.now(), reason, run.attempt, voided, tables, session.landing.table
     )

@@ -211,10 +211,7 @@ class Follow:
             self._ahead, self._held_up = ahead_of(ends, source.partitions)
             now = time.monotonic()
             full = is_full(
-                self._ahead,
-                self._upkeep.record_bytes,
-                max_records=limits.max_records,
-                max_bytes=limits.max_bytes,
+                self._ahead, self._upkeep.record_bytes, max_records=limits.max_records, max_bytes=limits.max_bytes
             )
             self._pace, seconds, opens = self._pace.saw(self._ahead, checked_at=checked_at, now=now, full=full)
             self._rest(seconds)

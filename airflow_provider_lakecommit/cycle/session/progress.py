@@ -80,10 +80,7 @@ class Progress:
 
 @contextmanager
 def report_progress(
-    control: ControlPort,
-    jobs: Sequence[WindowJob],
-    report: Callable[[Progress], None],
-    every: float = LOG_SECONDS,
+    control: ControlPort, jobs: Sequence[WindowJob], report: Callable[[Progress], None], every: float = LOG_SECONDS
 ) -> Iterator[None]:
     """Report the progress of the jobs while the block runs.
 

@@ -57,12 +57,7 @@ from airflow_provider_lakecommit.formats.evolution.records import framed_value, 
 from airflow_provider_lakecommit.formats.evolution.schema import evolved_schema
 from airflow_provider_lakecommit.formats.registry.client import needed, registry_of
 from airflow_provider_lakecommit.formats.registry.framing import Framed, framed
-from airflow_provider_lakecommit.formats.registry.schemas import (
-    RegisteredSchema,
-    UnknownSchemaError,
-    key_text,
-    learned,
-)
+from airflow_provider_lakecommit.formats.registry.schemas import RegisteredSchema, UnknownSchemaError, key_text, learned
 from airflow_provider_lakecommit.landing import Landing
 
 T = TypeVar("T")

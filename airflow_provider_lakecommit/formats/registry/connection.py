@@ -165,10 +165,7 @@ _REMEDIES = (
     ("IP address mismatch", "its url must use a name of its certificate"),
     ("certificate has expired", "renew its certificate"),
     ("CERTIFICATE_VERIFY_FAILED", "set `ssl.ca.location` to the issuer of its certificate, and check its url"),
-    (
-        "CERTIFICATE_REQUIRED",
-        "it requires client certificates: set `ssl.certificate.location` and `ssl.key.location`",
-    ),
+    ("CERTIFICATE_REQUIRED", "it requires client certificates: set `ssl.certificate.location` and `ssl.key.location`"),
     ("WRONG_VERSION_NUMBER", "it does not use TLS on that port: use http in its url, or another port"),
     ("record layer failure", "it does not use TLS on that port: use http in its url, or another port"),
     (

@@ -60,11 +60,7 @@ class Router:
             rejects += decoded.rejects
             filtered += decoded.filtered
             tables[table] = replace(decoded, rejects=(), filtered=())
-        return Block(
-            tables=tables,
-            rejects=tuple(sorted(rejects, key=lambda r: r.index)),
-            filtered=sorted(filtered),
-        )
+        return Block(tables=tables, rejects=tuple(sorted(rejects, key=lambda r: r.index)), filtered=sorted(filtered))
 
     def tables_of(self, values: Sequence[bytes]) -> dict[str, list[int]]:
         return {table: mine.tolist() for table, mine in self._dealt(values)[0].items()}

@@ -149,11 +149,7 @@ class _Walk:
     """Checks expressions, with the connection's functions."""
 
     def __init__(
-        self,
-        connection: duckdb.DuckDBPyConnection,
-        columns: Collection[str],
-        functions: Collection[str],
-        alias: str,
+        self, connection: duckdb.DuckDBPyConnection, columns: Collection[str], functions: Collection[str], alias: str
     ) -> None:
         self._connection = connection
         self._record = {RECORD, alias.lower()}

@@ -269,15 +269,7 @@ def release(tables: Tables, table: str, branch: str, *, landing: str, head_id: i
     return _decided(tables, table, branch, record, head_id, sections, stage)
 
 
-def restart(
-    tables: Tables,
-    table: str,
-    branch: str,
-    *,
-    landing: str,
-    head_id: int | None,
-    decision: Decision,
-) -> int:
+def restart(tables: Tables, table: str, branch: str, *, landing: str, head_id: int | None, decision: Decision) -> int:
     """Put a branch back on ``main``; returns the snapshot. Every entry has a new epoch, so that nothing pending is
     appended, and what the branch had is read again. A suspended landing stays suspended.
 

@@ -90,11 +90,7 @@ class DeleteFiles:
         self._attempt, self._numbers = uuid4(), count()
 
     def rewrite(
-        self,
-        table: Table,
-        head: Head,
-        rows: Mapping[str, Numbers],
-        added: Sequence[tuple[DataFile, Numbers]] = (),
+        self, table: Table, head: Head, rows: Mapping[str, Numbers], added: Sequence[tuple[DataFile, Numbers]] = ()
     ) -> Rewrite | None:
         """Return the change of a head that deletes rows; ``None``: no rows to delete.
 

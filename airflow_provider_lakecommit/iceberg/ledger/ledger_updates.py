@@ -98,13 +98,7 @@ def renew_epochs(
 
 
 def restore_tag(
-    tables: Tables,
-    table: str,
-    landing: str,
-    lane: str,
-    *,
-    branch: str = MAIN_BRANCH,
-    snapshot_id: int | None,
+    tables: Tables, table: str, landing: str, lane: str, *, branch: str = MAIN_BRANCH, snapshot_id: int | None
 ) -> LedgerState:
     """Repeat the ledger under a tag if the tag is missing and the caller knows that this ledger is the newest; epochs
     stay.

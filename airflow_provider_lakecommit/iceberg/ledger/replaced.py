@@ -132,12 +132,7 @@ def ends_epoch(section: LedgerSection, taken: Coverage) -> bool:
 
 
 def _after(
-    s: LedgerSection,
-    taken: Coverage,
-    anew: Coverage,
-    slices: Sequence[StagedSlice],
-    token: UUID,
-    reading: int | None,
+    s: LedgerSection, taken: Coverage, anew: Coverage, slices: Sequence[StagedSlice], token: UUID, reading: int | None
 ) -> LedgerSection:
     """:param anew: what any stream lands again
     :param slices: the new ones of this stream

@@ -128,10 +128,7 @@ def stage_move(table: Table, branch: str, snapshot_id: int, *, ledger_id: int, s
     refs = (branch, source, tag)
     return Attempt(
         snapshot=snapshot,
-        requirements=(
-            AssertTableUUID(uuid=metadata.table_uuid),
-            *(at_ref(ref, _id_of(metadata, ref)) for ref in refs),
-        ),
+        requirements=(AssertTableUUID(uuid=metadata.table_uuid), *(at_ref(ref, _id_of(metadata, ref)) for ref in refs)),
         updates=(moved(metadata, branch, snapshot_id), pinned(tag, ledger_id)),
         tag_id=_id_of(metadata, tag),
         tag=tag,

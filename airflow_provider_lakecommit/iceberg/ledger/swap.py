@@ -134,8 +134,7 @@ def ledger_change(
     before = {s.epoch for s in state.sections} if rolled_back else ()
     if kept := [f"{s.landing} ({s.lane})" for s in sections if s.epoch in before]:
         raise LedgerError(
-            "LC3037",
-            f"{identifier}: {state.reason}; the epochs of {', '.join(kept)} must be renewed first: plan again",
+            "LC3037", f"{identifier}: {state.reason}; the epochs of {', '.join(kept)} must be renewed first: plan again"
         )
     with_decisions = replace(record, decisions=kept_decisions(state.decisions, record.decisions))
     return Change(summary=to_summary(with_decisions, sections), why=why, files=files)

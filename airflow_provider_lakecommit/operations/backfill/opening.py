@@ -114,11 +114,7 @@ def _checked(session: LandingSession, name: str, lane: str) -> LedgerState:
 
 
 def _join(
-    session: LandingSession,
-    name: str,
-    found: LanePreview,
-    decision: Decision | None,
-    others: tuple[LedgerSection, ...],
+    session: LandingSession, name: str, found: LanePreview, decision: Decision | None, others: tuple[LedgerSection, ...]
 ) -> None:
     """Join a backfill that another process has just opened: its entry is used."""
     known = next((lane for lane in open_lanes(session) if lane.name == found.name), None)

@@ -216,10 +216,7 @@ def _check_readable(section: LedgerSection, source: SourceState) -> None:
 
 
 def _opened(
-    request: LaneRequest,
-    requested: Mapping[SourcePartition, OffsetRange],
-    lane: OpenLane,
-    source: SourceState,
+    request: LaneRequest, requested: Mapping[SourcePartition, OffsetRange], lane: OpenLane, source: SourceState
 ) -> LanePreview:
     if lane.replaces != request.replaces:
         how = f"`{BACKFILL} --replace`" if lane.replaces else f"`{BACKFILL}`"

@@ -11,14 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
-from airflow_provider_lakecommit.core import (
-    LAND,
-    Coverage,
-    LedgerSection,
-    SourcePartition,
-    Watermark,
-    losses_text,
-)
+from airflow_provider_lakecommit.core import LAND, Coverage, LedgerSection, SourcePartition, Watermark, losses_text
 from airflow_provider_lakecommit.iceberg import Condition, LedgerState
 
 

@@ -27,13 +27,7 @@ from airflow_provider_lakecommit.core import (
     Restart,
     added,
 )
-from airflow_provider_lakecommit.cycle import (
-    LandingSession,
-    initial_position,
-    new_section,
-    table_of,
-    unsigned_text,
-)
+from airflow_provider_lakecommit.cycle import LandingSession, initial_position, new_section, table_of, unsigned_text
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.iceberg import OtherSections, SnapshotKind, change_section, set_section, turn_is_over
 from airflow_provider_lakecommit.operations.backfill.level import drain_or_log

@@ -177,10 +177,7 @@ def migration_preview(
 
 
 def _partition(
-    p: SourcePartition,
-    mark: Watermark,
-    old: OldEnd | None,
-    exact: Mapping[tuple[SourcePartition, OldEnd], int | str],
+    p: SourcePartition, mark: Watermark, old: OldEnd | None, exact: Mapping[tuple[SourcePartition, OldEnd], int | str]
 ) -> MigratedPartition:
     """Return a partition that would begin with its first record."""
     if old is None:

@@ -73,10 +73,7 @@ def check_no_open_lane(landing: str, table: str, state: LedgerState | None, agai
 
 
 def check_recreated(
-    session: LandingSession,
-    ledger: LedgerState,
-    partitions: Mapping[SourcePartition, Watermark],
-    stated: StatedOffsets,
+    session: LandingSession, ledger: LedgerState, partitions: Mapping[SourcePartition, Watermark], stated: StatedOffsets
 ) -> None:
     """Refuse to read records of a recreated topic that a connector may have landed in its turn.
 

@@ -221,10 +221,7 @@ def _read_log(session: LandingSession) -> tuple[Prepared, FoldedLog]:
 
 
 def _parts(
-    session: LandingSession,
-    folded: FoldedLog,
-    partitions: Collection[tuple[str, int]] | None,
-    ranges: Named | None,
+    session: LandingSession, folded: FoldedLog, partitions: Collection[tuple[str, int]] | None, ranges: Named | None
 ) -> tuple[BlockedPart, ...]:
     reports = [e.report for e in folded.entries if isinstance(e, SliceReported) and e.report.blocked is not None]
     found: list[BlockedPart] = []

@@ -222,12 +222,7 @@ def floor_after(history: History, taken: Iterable[AnnouncedFiles]) -> dict[int, 
 
 
 def _disposition(
-    announced: AnnouncedFiles,
-    file: File,
-    history: History,
-    evidence: _Evidence,
-    *,
-    named: bool,
+    announced: AnnouncedFiles, file: File, history: History, evidence: _Evidence, *, named: bool
 ) -> tuple[Disposition, str]:
     if announced.table_uuid not in (None, history.table_uuid):
         return Disposition.OTHER_TABLE, f"written for table {announced.table_uuid}, not for {history.table_uuid}"

@@ -121,10 +121,7 @@ def _next(
             return mark.high, f"{p}: it has read nothing of it, and the offset at which it began is no longer known"
         return mark.start, ""
     if offset > mark.high:
-        return (
-            mark.high,
-            f"{p}: it has read to offset {offset}, but the partition ends at {mark.high}: {MADE_ANEW}",
-        )
+        return (mark.high, f"{p}: it has read to offset {offset}, but the partition ends at {mark.high}: {MADE_ANEW}")
     return offset, ""
 
 

@@ -155,11 +155,7 @@ def _numbered(source: pa.Table, table: pa.Table, marks: Sequence[str]) -> tuple[
 
 
 def _differing(
-    source: pa.Table,
-    table: pa.Table,
-    marks: Sequence[str],
-    columns: Sequence[str],
-    rows: tuple[list[int], list[int]],
+    source: pa.Table, table: pa.Table, marks: Sequence[str], columns: Sequence[str], rows: tuple[list[int], list[int]]
 ) -> Iterator[tuple[int, Example]]:
     parts = [t.select(columns).take(pa.array(r, pa.int64())) for t, r in zip((source, table), rows, strict=True)]
     try:

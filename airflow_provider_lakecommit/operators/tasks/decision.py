@@ -70,6 +70,5 @@ def decided(answer: Any) -> tuple[str, str]:
     if isinstance(answer, str) and answer.strip().lower() not in _NOBODY:
         return answer.strip(), ""
     raise DecisionError(
-        "LC8319",
-        "no decision: nothing is written. Pass the output of an ApprovalOperator, or a name, as `decided_by`",
+        "LC8319", "no decision: nothing is written. Pass the output of an ApprovalOperator, or a name, as `decided_by`"
     )

@@ -17,13 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_provider_lakecommit.core import RESET_MIGRATE, spoken
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.operations import (
-    Operation,
-    Proposal,
-    not_as_previewed,
-    parse_offsets,
-    parse_start,
-)
+from airflow_provider_lakecommit.operations import Operation, Proposal, not_as_previewed, parse_offsets, parse_start
 
 if TYPE_CHECKING:
     from airflow_provider_lakecommit.core import Decision

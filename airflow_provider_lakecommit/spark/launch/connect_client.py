@@ -171,10 +171,7 @@ class ConnectClient:
 
     def _request(self, method: str, **fields: Any) -> Any:
         return message(METHODS[method][0])(
-            session_id=str(self.session_id),
-            user_context={"user_id": self.url.user},
-            client_type="lakecommit",
-            **fields,
+            session_id=str(self.session_id), user_context={"user_id": self.url.user}, client_type="lakecommit", **fields
         )
 
     def _artifact(self, name: str, content: bytes) -> Iterator[Any]:

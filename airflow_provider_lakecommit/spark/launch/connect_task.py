@@ -47,10 +47,7 @@ def plan_of(job: WindowJob, secrets: Secrets) -> dict[str, Any]:
         "root": {
             "common": {"plan_id": 1},
             "map_partitions": {
-                "input": {
-                    "common": {"plan_id": 0},
-                    "range": {"start": 0, "end": n, "step": 1, "num_partitions": n},
-                },
+                "input": {"common": {"plan_id": 0}, "range": {"start": 0, "end": n, "step": 1, "num_partitions": n}},
                 "func": {
                     "function_name": f"lakecommit_{job.plan.landing}_{job.plan.lane}_{job.group}",
                     "deterministic": True,

@@ -56,8 +56,7 @@ class ConnectUrl:
             )
         if token and wants == "false" and not local:
             raise SpecError(
-                "LC5021",
-                f"the token of {_hidden(url)!r} would go over the network unencrypted: remove use_ssl=false",
+                "LC5021", f"the token of {_hidden(url)!r} would go over the network unencrypted: remove use_ssl=false"
             )
         return cls(
             endpoint=f"[{host}]:{port}" if ":" in host else f"{host}:{port}",

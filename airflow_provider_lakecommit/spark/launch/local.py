@@ -103,12 +103,7 @@ class SparkSection:
 
 
 def engine_of(
-    section: SparkSection,
-    landing: str,
-    *,
-    log: Callable[[str], None],
-    on_start: Callable[[], None],
-    lane: str = "live",
+    section: SparkSection, landing: str, *, log: Callable[[str], None], on_start: Callable[[], None], lane: str = "live"
 ) -> Engine:
     """Return the engine of a spec; nothing is started or contacted.
 

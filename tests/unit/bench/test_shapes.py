@@ -26,13 +26,7 @@ def assert_expected(rows: pa.Table, shape: Shape) -> None:
     assert rows.select(expected.column_names).cast(expected.schema).equals(expected)
 
 
-@pytest.mark.heavy(
-    but=(
-        "orders-json",
-        "narrow-protobuf",
-        "wide-avro",
-    )
-)
+@pytest.mark.heavy(but=("orders-json", "narrow-protobuf", "wide-avro"))
 @pytest.mark.parametrize("format", ["json", "avro", "protobuf"])
 @pytest.mark.parametrize("name", SHAPES)
 def test_landing_and_script_read_the_expected_rows(name: str, format: str) -> None:

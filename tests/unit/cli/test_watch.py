@@ -30,13 +30,7 @@ HOUR = timedelta(hours=1)
 
 
 def verdicts_of(**changes: Any) -> GroupVerdicts:
-    values = {
-        "group": None,
-        "rules": StallRules(),
-        "events_clock": True,
-        "until": None,
-        "completion_timeout": 3600.0,
-    }
+    values = {"group": None, "rules": StallRules(), "events_clock": True, "until": None, "completion_timeout": 3600.0}
     return GroupVerdicts(**{**values, **changes})
 
 
@@ -140,8 +134,7 @@ def test_rules_are_stated_by_name() -> None:
 
 
 @pytest.mark.parametrize(
-    "rule",
-    ["stalled-cycles=0", "silent-intervals=0", "silent-intervals=nan", "interval=5", "interval", "cycles=3", ""],
+    "rule", ["stalled-cycles=0", "silent-intervals=0", "silent-intervals=nan", "interval=5", "interval", "cycles=3", ""]
 )
 def test_a_rule_that_is_none_is_refused(rule: str) -> None:
     with pytest.raises(SpecError, match=f"--rule {rule}"):

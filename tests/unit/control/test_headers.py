@@ -65,14 +65,7 @@ REPORT = SliceReport(
     ),
     tables=(
         TableReport(
-            table="shop.orders",
-            uuid=UUID(int=4),
-            epoch=UUID(int=5),
-            schema_id=0,
-            spec_id=1,
-            events=1,
-            files=2,
-            rows=5,
+            table="shop.orders", uuid=UUID(int=4), epoch=UUID(int=5), schema_id=0, spec_id=1, events=1, files=2, rows=5
         ),
     ),
     bytes=321,

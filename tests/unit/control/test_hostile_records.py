@@ -47,12 +47,7 @@ def test_a_forged_event_ends_in_an_answer_or_the_one_error(name: str) -> None:
         assert found["decode"][0] == "ControlEventError"
 
 
-@pytest.mark.heavy(
-    but=(
-        "any_body",
-        "some_bytes_changed",
-    )
-)
+@pytest.mark.heavy(but=("any_body", "some_bytes_changed"))
 @pytest.mark.parametrize("story", ["any_novelty", "any_schema", "any_body", "some_bytes_changed", "spliced"])
 def test_no_bytes_crash_a_reader_or_take_its_memory(story: str) -> None:
     done = FORKS.run("tests.unit.control.fuzz_events:main", story, timeout=600)

@@ -7,14 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from airflow_provider_lakecommit.core.destinations import (
-    FAIL,
-    Role,
-    Route,
-    role_of,
-    schemas_of,
-    tables_for,
-)
+from airflow_provider_lakecommit.core.destinations import FAIL, Role, Route, role_of, schemas_of, tables_for
 
 ORDERS = {"shop.orders": Role.ROWS}
 AUDIT = {"shop.audit": Role.ROWS}

@@ -36,8 +36,7 @@ class TestOffsetRange:
             OffsetRange(start, end)
 
     @pytest.mark.parametrize(
-        ("a", "b", "overlap"),
-        [((0, 5), (5, 9), False), ((0, 6), (5, 9), True), ((0, 9), (3, 4), True)],
+        ("a", "b", "overlap"), [((0, 5), (5, 9), False), ((0, 6), (5, 9), True), ((0, 9), (3, 4), True)]
     )
     def test_ranges_overlap_by_their_inner_offsets(self, a: tuple[int, int], b: tuple[int, int], overlap: bool) -> None:
         assert OffsetRange(*a).overlaps(OffsetRange(*b)) is overlap

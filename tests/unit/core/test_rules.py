@@ -40,10 +40,7 @@ def schema(*fields: dict[str, Any], **stated: Any) -> str:
 
 @pytest.mark.parametrize(
     "other",
-    [
-        schema(field("a", id=7), **{"schema-id": 3, "identifier-field-ids": [7]}),
-        schema(field("a", doc="said of it")),
-    ],
+    [schema(field("a", id=7), **{"schema-id": 3, "identifier-field-ids": [7]}), schema(field("a", doc="said of it"))],
     ids=["ids", "comment"],
 )
 def test_what_decides_nothing_is_not_in_the_rules(other: str) -> None:

@@ -22,21 +22,7 @@ from airflow_provider_lakecommit.core.settle import (
     valid_through,
 )
 from airflow_provider_lakecommit.core.state import AcceptedSlice, TableLedger
-from tests.support.story import (
-    DEAD,
-    NOON,
-    ORDERS,
-    P0,
-    P1,
-    P2,
-    STEADY,
-    Ranges,
-    Story,
-    coverage,
-    ledger,
-    plan,
-    report_of,
-)
+from tests.support.story import DEAD, NOON, ORDERS, P0, P1, P2, STEADY, Ranges, Story, coverage, ledger, plan, report_of
 
 PARTS = [P0, P1, P2]
 

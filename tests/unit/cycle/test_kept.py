@@ -192,9 +192,7 @@ class TestTag:
             prepare_table(landing.session, DATA)
 
 
-def test_a_spec_change_that_voids_waits_for_what_cannot_be_read_again(
-    make_landing: Callable[..., FakeLanding],
-) -> None:
+def test_a_spec_change_that_voids_waits_for_what_cannot_be_read_again(make_landing: Callable[..., FakeLanding]) -> None:
     landing = make_landing(slice_records=10, dead_letter_table=DEAD, on_spec_change="void")
     reported_and_cut(landing, log_start=40)
     before = epoch(landing)
@@ -275,8 +273,7 @@ class TestNotTaken:
         reported_and_cut(landing, log_start=0)
         first = landing.session.tables.load(DATA).metadata.snapshots[0].snapshot_id
         self.in_mid_commit(
-            landing,
-            lambda: landing.session.tables.load(DATA).manage_snapshots().set_current_snapshot(first).commit(),
+            landing, lambda: landing.session.tables.load(DATA).manage_snapshots().set_current_snapshot(first).commit()
         )
         drained = drain(landing.session, landing.run_identity("b"), "asked for")
         assert drained is not None

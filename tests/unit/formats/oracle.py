@@ -82,11 +82,7 @@ def row(schema: Schema, rules: dict[str, str], value: bytes, strict: bool = Fals
 def loads(text: str) -> Any:
     try:
         return json.loads(
-            text,
-            parse_int=Number,
-            parse_float=Number,
-            parse_constant=lambda _: Number("NaN"),
-            object_pairs_hook=Pairs,
+            text, parse_int=Number, parse_float=Number, parse_constant=lambda _: Number("NaN"), object_pairs_hook=Pairs
         )
     except ValueError as e:
         raise Refused(str(e)) from e

@@ -77,11 +77,7 @@ def of_json(kind: IcebergType, value: str, rules: Mapping[str, str] | None = Non
         (TimestampType(), "\"it's ' as a scalar of type date\"", "cannot be read as an ISO 8601 time"),
         (DateType(), '"2026-02-30"', "'2026-02-30' cannot be read as a date (YYYY-MM-DD)"),
         (LongType(), "1.5", "column c: 1.5 is not written as a whole number"),
-        (
-            IntegerType(),
-            "3000000000",
-            "3000000000 does not fit in 32 bits: widen an int to long, or set",
-        ),
+        (IntegerType(), "3000000000", "3000000000 does not fit in 32 bits: widen an int to long, or set"),
     ],
 )
 def test_a_value_of_json_is_refused_with_its_remedy(kind: IcebergType, value: str, reason: str) -> None:

@@ -308,11 +308,7 @@ def test_nanoseconds_are_kept(text: str) -> None:
 @pytest.mark.parametrize(
     ("rule", "text", "reason"),
     [
-        (
-            "epoch_seconds",
-            "1767355200000",
-            "years 1 to 9999; check the unit (today's times have 10 digits",
-        ),
+        ("epoch_seconds", "1767355200000", "years 1 to 9999; check the unit (today's times have 10 digits"),
         ("epoch_seconds", "9223372036854775807", "beyond the range"),
         ("epoch_millis", "1.5", "not written as a whole number"),
         ("epoch_millis", '"1767355200000"', "is a string, not a number"),

@@ -344,10 +344,7 @@ def test_the_shipped_package_can_be_imported_from() -> None:
 
 def test_functions_among_the_settings_are_refused_and_leave_no_file() -> None:
     secrets = Secrets(kafka={"bootstrap.servers": "a:1", "oauth_cb": print}, io={})
-    with (
-        pytest.raises(SpecError, match="LC5007"),
-        _files([job()], [secrets], ship=False),
-    ):
+    with pytest.raises(SpecError, match="LC5007"), _files([job()], [secrets], ship=False):
         pytest.fail("a job without its settings must not run")
 
 

@@ -123,14 +123,7 @@ def partition_summaries(table: Table) -> list[Any]:
     return [vars(summary) for manifest in snapshot.manifests(table.io) for summary in manifest.partitions or []]
 
 
-@pytest.mark.heavy(
-    but=(
-        "day-and-hour",
-        "bucket",
-        "void",
-        "identity-*",
-    )
-)
+@pytest.mark.heavy(but=("day-and-hour", "bucket", "void", "identity-*"))
 @pytest.mark.parametrize("case", SPECS)
 def test_travelled_files_give_the_same_manifest_entries(catalog: Catalog, case: str) -> None:
     near, far = make_tables(catalog, SPECS[case])

@@ -72,10 +72,7 @@ def test_another_implementation_of_the_connection_serves_s3() -> None:
 
 @pytest.mark.parametrize(
     ("named", "kind", "attempts"),
-    [
-        ({}, AwsDefaultS3RetryStrategy, 11),
-        ({"s3.retry-strategy-impl": f"{__name__}.Patient"}, Patient, 21),
-    ],
+    [({}, AwsDefaultS3RetryStrategy, 11), ({"s3.retry-strategy-impl": f"{__name__}.Patient"}, Patient, 21)],
     ids=["ours", "the connection's"],
 )
 def test_requests_have_eleven_attempts_unless_the_connection_names_a_strategy(

@@ -114,14 +114,7 @@ def test_pyiceberg_itself_would_import_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.heavy(
-    but=(
-        "warehouse",
-        "oauth2-server-uri",
-        "py-io-impl",
-        "py-catalog-impl",
-        "DEFAULT_SCHEME",
-        "hf.endpoint",
-    )
+    but=("warehouse", "oauth2-server-uri", "py-io-impl", "py-catalog-impl", "DEFAULT_SCHEME", "hf.endpoint")
 )
 @pytest.mark.parametrize("key", sorted(HOSTILE))
 def test_a_table_property_imports_and_changes_nothing_when_it_is_read_and_committed_to(

@@ -150,12 +150,7 @@ def test_a_file_is_read_by_parts_however_large_it_is_but_not_at_once(tmp_path: P
             stream.read()
 
 
-@pytest.mark.heavy(
-    but=(
-        "x",
-        "*f600",
-    )
-)
+@pytest.mark.heavy(but=("x", "*f600"))
 @pytest.mark.parametrize("width", ["x", "é", "字", "\U0001f600"])
 def test_a_text_counts_by_its_widest_character(width: str) -> None:
     most = LENGTH_LIMIT // {"x": 1, "é": 1, "字": 2, "\U0001f600": 4}[width]

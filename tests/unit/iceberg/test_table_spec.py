@@ -68,8 +68,7 @@ def test_columns_partitioning_and_properties_become_a_table() -> None:
             field(3, "amount", DecimalType(12, 2)),
         ),
         PartitionSpec(
-            PartitionField(2, 1000, DayTransform(), "ts_day"),
-            PartitionField(1, 1001, BucketTransform(16), "id_bucket"),
+            PartitionField(2, 1000, DayTransform(), "ts_day"), PartitionField(1, 1001, BucketTransform(16), "id_bucket")
         ),
         {"write.target-file-size-bytes": "1000", "a": "true"},
     )

@@ -259,11 +259,7 @@ class TestSpecVersion:
         assert landing(**values).spec_version == version
 
     @pytest.mark.parametrize(
-        ("key", "value"),
-        [
-            ("table", "shop.others"),
-            *((key, FULL[key]) for key in sorted(SHAPING)),
-        ],
+        ("key", "value"), [("table", "shop.others"), *((key, FULL[key]) for key in sorted(SHAPING))]
     )
     def test_what_changes_the_rows_changes_it(self, key: str, value: Any) -> None:
         assert landing(**{key: value}).spec_version != landing().spec_version
@@ -280,8 +276,7 @@ class TestSpecVersion:
         assert len({landing(**{**WITH_SQL, **o}).decoding_hash for o in others} | {plain.decoding_hash}) == 4
 
     @pytest.mark.parametrize(
-        "key",
-        sorted(set(FULL) - {"name", "topics", "table", "transform", "record_schema", "functions"} - SHAPING),
+        "key", sorted(set(FULL) - {"name", "topics", "table", "transform", "record_schema", "functions"} - SHAPING)
     )
     def test_what_changes_no_row_does_not(self, key: str) -> None:
         assert landing(**{key: FULL[key]}).spec_version == landing().spec_version

@@ -45,14 +45,8 @@ PLAIN: dict[str, Any] = {"name": "shop", "topics_pattern": r"shop\.(?P<what>.*)"
             r"overrides\[0\]: connections.control_topic cannot be set there",
         ),
         ({"defaults": {"groups": 2}}, "defaults: unknown key 'groups' .it is `window: groups`"),
-        (
-            {"overrides": [{"table": ".*", "groups": 2}]},
-            r"overrides\[0\]: unknown key 'groups' .it is `window:",
-        ),
-        (
-            {"defaults": {"window": {"format": "csv"}}},
-            "window: unknown key 'format' .it is `format`, outside",
-        ),
+        ({"overrides": [{"table": ".*", "groups": 2}]}, r"overrides\[0\]: unknown key 'groups' .it is `window:"),
+        ({"defaults": {"window": {"format": "csv"}}}, "window: unknown key 'format' .it is `format`, outside"),
         ({"overrides": [{"table": ".*", "fromat": "json"}]}, "unknown key 'fromat' .did you mean 'format'"),
     ],
 )

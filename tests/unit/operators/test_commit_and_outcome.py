@@ -126,11 +126,7 @@ def test_an_outcome_of_tasks_that_are_not_there_names_them() -> None:
         plan = PlanWindowOperator(task_id="plan", landing=A)
         commit = LakeCommitOperator(task_id="commit", landing=A, plan_task_id="plan")
         task = OutcomeOperator(
-            task_id="outcome",
-            landing=A,
-            plan_task_id="plan",
-            write_task_id="land.write",
-            commit_task_id="comit",
+            task_id="outcome", landing=A, plan_task_id="plan", write_task_id="land.write", commit_task_id="comit"
         )
         plan >> commit >> task
     with pytest.raises(AirflowFailException) as raised:

@@ -267,12 +267,7 @@ class TestResetOffsets:
         with pytest.raises(AirflowFailException, match="start='latest'"):
             run(OFFSETS, start="latest", agreed=previewed, decided_by=YES)
         with pytest.raises(AirflowFailException, match="topic was recreated"):
-            run(
-                OFFSETS,
-                start="orders:0=30",
-                agreed={**previewed, "topic_ids": {"orders": "topic-0"}},
-                decided_by=YES,
-            )
+            run(OFFSETS, start="orders:0=30", agreed={**previewed, "topic_ids": {"orders": "topic-0"}}, decided_by=YES)
 
 
 class TestResetAssert:
@@ -303,12 +298,7 @@ class TestResetAssert:
             with pytest.raises(SpecError, match="LC8341"):
                 LandingOperationOperator(task_id="t", landing=ORDERS, operation=ASSERT, arguments=arguments)
 
-    @pytest.mark.heavy(
-        but=(
-            "*orders:0*",
-            "*newest*",
-        )
-    )
+    @pytest.mark.heavy(but=("*orders:0*", "*newest*"))
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [

@@ -32,10 +32,7 @@ def run(action: str, **arguments: Any) -> dict[str, Any]:
 ORDERS: dict[str, tuple[str, tuple[str, ...]]] = {
     "pause": ("/connectors/sink/pause", ("PAUSED", "PAUSED")),
     "resume": ("/connectors/sink/resume", ("RUNNING", "RUNNING")),
-    "restart": (
-        "/connectors/sink/restart?includeTasks=true&onlyFailed=true",
-        ("RUNNING", "RUNNING"),
-    ),
+    "restart": ("/connectors/sink/restart?includeTasks=true&onlyFailed=true", ("RUNNING", "RUNNING")),
 }
 
 

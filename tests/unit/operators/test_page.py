@@ -42,8 +42,7 @@ def test_each_task_reports_what_it_does_and_for_which_landing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("group", "label"),
-    [({"group": 3, "label": "orders[0,4] · 240k"}, "orders[0,4] · 240k"), ({"group": 3}, "group 3")],
+    ("group", "label"), [({"group": 3, "label": "orders[0,4] · 240k"}, "orders[0,4] · 240k"), ({"group": 3}, "group 3")]
 )
 def test_a_mapped_task_is_named_by_its_partitions_and_records(group: dict[str, Any], label: str) -> None:
     rendered = Environment(autoescape=False).from_string(MAP_INDEX_TEMPLATE).render(task=SimpleNamespace(group=group))

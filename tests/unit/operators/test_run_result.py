@@ -56,11 +56,7 @@ def ended(
         (written if write else plan) >> commit
         if with_outcome:
             outcome = OutcomeOperator(
-                task_id="outcome",
-                landing=A,
-                plan_task_id="plan",
-                write_task_id="write",
-                commit_task_id="commit",
+                task_id="outcome", landing=A, plan_task_id="plan", write_task_id="write", commit_task_id="commit"
             )
             # Not right behind it: a check of the author's stands between.
             commit >> LakeCommitOperator(task_id="more", landing=B, plan_task_id="plan") >> outcome

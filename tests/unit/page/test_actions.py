@@ -77,10 +77,7 @@ def unblock(how: str) -> Any:
         ([task_of(RESET_OFFSETS, "init", ORDERS, start="latest")], {}, []),
         ([lambda: EmptyOperator(task_id="e")], {}, []),
         (
-            [
-                unblock("{{ params.how }}"),
-                task_of(RESET_BLOCKED, "other", CLICKS, how="{{ params.other }}"),
-            ],
+            [unblock("{{ params.how }}"), task_of(RESET_BLOCKED, "other", CLICKS, how="{{ params.other }}")],
             HOW | {"other": Param("skip", enum=["skip", "retry"])},
             [("retry_blocked", name, {"how": "retry", "other": "retry"}) for name in ("orders", "clicks")],
         ),
@@ -95,11 +92,7 @@ def unblock(how: str) -> Any:
             {},
             [],
         ),
-        (
-            [unblock("retry"), task_of(RESET_BLOCKED, "other", CLICKS, how="skip")],
-            {},
-            [],
-        ),
+        ([unblock("retry"), task_of(RESET_BLOCKED, "other", CLICKS, how="skip")], {}, []),
         # Who runs it to verify would land.
         (
             [

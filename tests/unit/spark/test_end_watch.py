@@ -91,11 +91,7 @@ def test_short_work_pays_for_no_check(job: WindowJob) -> None:
 
 @pytest.mark.parametrize(
     "message",
-    [
-        {"commit_id": uuid4()},
-        {"landing": "others"},
-        {"job": uuid4()},
-    ],
+    [{"commit_id": uuid4()}, {"landing": "others"}, {"job": uuid4()}],
     ids=["another cycle", "another landing", "another job"],
 )
 def test_a_message_for_others_is_not_ours(job: WindowJob, message: dict[str, Any]) -> None:

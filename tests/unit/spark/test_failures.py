@@ -91,10 +91,7 @@ def test_what_is_no_records_doing_is_cut_by_partition_only() -> None:
 
 
 @STEADY
-@given(
-    st.sets(st.integers(0, 399), max_size=6),
-    st.sampled_from(["nothing", "chunk", "record"]),
-)
+@given(st.sets(st.integers(0, 399), max_size=6), st.sampled_from(["nothing", "chunk", "record"]))
 def test_all_but_the_bad_records_is_done_and_each_of_these_is_alone(bad: set[int], message: str) -> None:
     """400 records in four partitions; a failure tells its record, the ten it was handled with, or nothing."""
     # Where nothing is reported, each takes so many attempts that more than three are left for the next cycle.

@@ -11,16 +11,7 @@ from typing import Any
 
 import pytest
 from pyiceberg.schema import Schema
-from pyiceberg.types import (
-    BinaryType,
-    DateType,
-    IntegerType,
-    LongType,
-    MapType,
-    NestedField,
-    StringType,
-    UUIDType,
-)
+from pyiceberg.types import BinaryType, DateType, IntegerType, LongType, MapType, NestedField, StringType, UUIDType
 
 from airflow_provider_lakecommit.exceptions import SpecError, TableError
 from airflow_provider_lakecommit.formats.decoder import Decoded, decoder_for

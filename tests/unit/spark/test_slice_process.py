@@ -141,11 +141,7 @@ def test_what_it_raises_is_raised_here(prints: Prints, run: Callable[[], SliceOu
 
 @pytest.mark.parametrize(("error", "expected"), [(OSError("disk"), True), (OverflowError("date"), False)])
 def test_what_others_raise_keeps_its_kind(
-    prints: Prints,
-    run: Callable[[], SliceOutcome],
-    monkeypatch: pytest.MonkeyPatch,
-    error: Exception,
-    expected: bool,
+    prints: Prints, run: Callable[[], SliceOutcome], monkeypatch: pytest.MonkeyPatch, error: Exception, expected: bool
 ) -> None:
     def fail(*_: object, **__: object) -> None:
         raise error

@@ -86,10 +86,7 @@ class Reader:
 #: Offsets and values of two spans that share a chunk: [10, 18) with a gap at 13, and [0, 4).
 FIRST = {10: b"a\nb\nc", 11: b"", 12: None, 14: BAD, 15: b"d", 16: b"", 17: b"e\nf"}
 SECOND = {0: BAD, 1: b"g\nh", 2: None, 3: b"\n\n"}
-SPANS = (
-    Span(SourcePartition("lines", 0), OffsetRange(10, 18)),
-    Span(SourcePartition("lines", 1), OffsetRange(0, 4)),
-)
+SPANS = (Span(SourcePartition("lines", 0), OffsetRange(10, 18)), Span(SourcePartition("lines", 1), OffsetRange(0, 4)))
 
 
 @pytest.fixture

@@ -14,15 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
-from pyiceberg.types import (
-    BooleanType,
-    DoubleType,
-    IntegerType,
-    LongType,
-    NestedField,
-    StringType,
-    TimestamptzType,
-)
+from pyiceberg.types import BooleanType, DoubleType, IntegerType, LongType, NestedField, StringType, TimestamptzType
 
 from airflow_provider_lakecommit.core import TableTarget
 from airflow_provider_lakecommit.exceptions import TableError

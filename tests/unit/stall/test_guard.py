@@ -124,10 +124,7 @@ def test_a_long_stall_is_as_old_as_the_last_complete_cycle() -> None:
     assert evaluate(state, NOON + 6000, rules).since != NOON + 1
 
 
-@given(
-    stalled_cycles=st.integers(1, MOST_CYCLES),
-    answers=st.lists(st.booleans(), max_size=120),
-)
+@given(stalled_cycles=st.integers(1, MOST_CYCLES), answers=st.lists(st.booleans(), max_size=120))
 def test_one_fold_serves_guards_of_any_number_of_cycles(stalled_cycles: int, answers: list[bool]) -> None:
     own, most = StallRules(stalled_cycles=stalled_cycles, only_cycles=True), StallRules(stalled_cycles=MOST_CYCLES)
     events = [

@@ -110,11 +110,7 @@ def found(**changes: Any) -> Status:
             id="a transaction that does not end",
         ),
         pytest.param(
-            found(partitions=(replace(at(), open_transactions=5),)),
-            {},
-            StatusVerdict.WELL,
-            "",
-            id="one that may",
+            found(partitions=(replace(at(), open_transactions=5),)), {}, StatusVerdict.WELL, "", id="one that may"
         ),
         pytest.param(
             found(blocked=("orders[0] [3, 9): bad", "x")),
@@ -131,11 +127,7 @@ def found(**changes: Any) -> Status:
             id="a ledger needs a person",
         ),
         pytest.param(
-            found(partitions=(at(3, start=5),)),
-            {"lag": 99},
-            StatusVerdict.BLOCKED,
-            "2 offsets of",
-            id="removed",
+            found(partitions=(at(3, start=5),)), {"lag": 99}, StatusVerdict.BLOCKED, "2 offsets of", id="removed"
         ),
         pytest.param(
             found(stalled="commits failed", blocked=("a range",)),

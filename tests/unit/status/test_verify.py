@@ -85,10 +85,7 @@ SECOND = snapshot(3, cover((P0, 0, 15), (P1, 0, 4)), cover((P0, 10, 15), (P1, 0,
 
 def history(*snapshots: LandingSnapshot, table: str = "shop.orders", whole: bool = True) -> TableHistory:
     return TableHistory(
-        table=table,
-        snapshots=snapshots,
-        whole=whole,
-        head=tuple(path for s in snapshots for path, _ in s.files),
+        table=table, snapshots=snapshots, whole=whole, head=tuple(path for s in snapshots for path, _ in s.files)
     )
 
 

@@ -69,9 +69,7 @@ def test_a_longer_secret_that_holds_a_shorter_one_is_left_out_complete() -> None
     assert output.clean("abcdef abc") == "*** ***"
 
 
-def test_an_error_is_one_line_for_users_and_json_only_when_requested(
-    streams: tuple[io.StringIO, io.StringIO],
-) -> None:
+def test_an_error_is_one_line_for_users_and_json_only_when_requested(streams: tuple[io.StringIO, io.StringIO]) -> None:
     out, err = streams
     Output(out=out, err=err).error(CatalogError("LC9999", "away"))
     assert (out.getvalue(), err.getvalue()) == ("", "lakecommit: away [LC9999]\n")

@@ -49,10 +49,7 @@ T = TypeVar("T")
 
 ANY = st.integers(0, 50)
 LIMITS = st.builds(
-    WindowLimits,
-    groups=st.integers(1, 3),
-    slice_records=st.integers(1, 6),
-    max_records=st.none() | st.integers(1, 12),
+    WindowLimits, groups=st.integers(1, 3), slice_records=st.integers(1, 6), max_records=st.none() | st.integers(1, 12)
 )
 
 

@@ -306,12 +306,7 @@ class TestWhatIsAdmitted:
 
     @STEADY
     @given(
-        st.builds(
-            Counter,
-            slices=st.integers(0, 30),
-            files=st.integers(0, 300),
-            bytes=st.integers(0, 10_000),
-        ),
+        st.builds(Counter, slices=st.integers(0, 30), files=st.integers(0, 300), bytes=st.integers(0, 10_000)),
         st.integers(1, 9),
         st.integers(1, 99),
         st.booleans(),

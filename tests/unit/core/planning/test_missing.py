@@ -234,8 +234,7 @@ class TestChoose:
 
     def test_explain_reports_why_each_end_was_chosen_and_what_is_left(self) -> None:
         found = Missing(
-            ranges={(ORDERS,): coverage([(P0, 0, 90), (P1, 0, 5)])},
-            notes={P1: "an open transaction holds it"},
+            ranges={(ORDERS,): coverage([(P0, 0, 90), (P1, 0, 5)])}, notes={P1: "an open transaction holds it"}
         )
         limits = WindowLimits(max_records=15)
         assert tuple(explain(choose(found, limits), found, marks(p0=90, p1=9, p2=4), limits)) == (
@@ -283,10 +282,7 @@ class TestCut:
 
     def test_rests_of_two_groups_share_none(self) -> None:
         slices = cut_of(chosen_of([(P0, 0, 3), (P1, 0, 3), (P2, 0, 3)]), WindowLimits(groups=2, slice_records=10))
-        assert [(s.group, s.spans) for s in slices] == [
-            (0, spans([(P0, 0, 3), (P2, 0, 3)])),
-            (1, spans([(P1, 0, 3)])),
-        ]
+        assert [(s.group, s.spans) for s in slices] == [(0, spans([(P0, 0, 3), (P2, 0, 3)])), (1, spans([(P1, 0, 3)]))]
 
     def test_two_ranges_of_one_partition_share_none(self) -> None:
         slices = cut_of(chosen_of([(P0, 0, 3), (P0, 50, 53)]), WindowLimits(slice_records=10))
@@ -349,11 +345,7 @@ class TestCut:
             WindowLimits(slice_records=10),
             story.landing_state(),
         )
-        assert {s.spans for s in slices} == {
-            spans([(P0, 4, 6)]),
-            spans([(P0, 8, 9)]),
-            spans([(P1, 0, 3), (P2, 0, 3)]),
-        }
+        assert {s.spans for s in slices} == {spans([(P0, 4, 6)]), spans([(P0, 8, 9)]), spans([(P1, 0, 3), (P2, 0, 3)])}
         (whole,) = cut_of(chosen_of([(P1, 0, 9)]), WindowLimits(slice_records=10), story.landing_state())
         assert whole.spans == spans([(P1, 0, 9)])
 
@@ -400,10 +392,7 @@ class TestCut:
         first, second = ((coverage([(P0, at, at + 3)]), Budget(max_records=at + 1, max_ratio=1.0)) for at in (0, 3))
         landing_state = over_budget([(P0, 0, 6)], log=Directives(raised=(first, second)))
         slices = cut_of(chosen_of([(P0, 0, 6)]), WindowLimits(slice_records=10), landing_state)
-        assert {s.spans: s.budget for s in slices} == {
-            spans([(P0, 0, 3)]): first[1],
-            spans([(P0, 3, 6)]): second[1],
-        }
+        assert {s.spans: s.budget for s in slices} == {spans([(P0, 0, 3)]): first[1], spans([(P0, 3, 6)]): second[1]}
 
     def test_the_epoch_is_part_of_every_identity(self) -> None:
         chosen, now = chosen_of(A), Story().landing_state(ledger(epoch=VOID_EPOCH))

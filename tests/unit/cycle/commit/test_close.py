@@ -127,9 +127,7 @@ def test_a_plan_task_that_never_opened_its_cycle_has_it_opened_empty(landing: Fa
     assert landing.kinds()[-2:] == ["CycleOpened", "CycleClosed"]
 
 
-def test_one_failing_table_delays_no_other_and_is_not_hidden(
-    make_landing: Callable[..., FakeLanding],
-) -> None:
+def test_one_failing_table_delays_no_other_and_is_not_hidden(make_landing: Callable[..., FakeLanding]) -> None:
     landing = make_landing(dead_letter_table="shop.dead", slice_records=10)
     opened = landing.open()
     landing.report(opened)

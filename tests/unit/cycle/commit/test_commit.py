@@ -106,13 +106,7 @@ def published(done: TableCommits) -> list[str]:
 
 def test_where_all_is_well_the_steps_have_one_order_and_one_check(landing: Commits) -> None:
     done = landing.run()
-    assert landing.steps == [
-        f"prepare {DATA}",
-        f"prepare {DEAD}",
-        "look",
-        f"publish {DATA}",
-        f"publish {DEAD}",
-    ]
+    assert landing.steps == [f"prepare {DATA}", f"prepare {DEAD}", "look", f"publish {DATA}", f"publish {DEAD}"]
     assert published(done) == [DATA, DEAD]
     assert landing.whole == {DATA: True, DEAD: True}
     done.check()

@@ -11,11 +11,7 @@ import pytest
 
 from airflow_provider_lakecommit.control.control_log import ControlLog
 from airflow_provider_lakecommit.cycle.plan.open import open_cycle
-from airflow_provider_lakecommit.cycle.plan.resume import (
-    EarlierCycles,
-    cycles_of,
-    published_by,
-)
+from airflow_provider_lakecommit.cycle.plan.resume import EarlierCycles, cycles_of, published_by
 from airflow_provider_lakecommit.cycle.plan.start import cycle_of_ticket, find_cycle
 from airflow_provider_lakecommit.cycle.session.landing_session import cycle_id_of
 from tests.fakes.session import CREATE, DATA, P0, P1, FakeLanding

@@ -58,11 +58,7 @@ def test_a_slow_follow_checks_now_and_then_all_the_same() -> None:
         assert seconds <= SELDOM
 
 
-@given(
-    comes=st.floats(0.0, 200.0),
-    age=st.floats(0.5, 60.0),
-    answer=st.floats(0.0, 0.2),
-)
+@given(comes=st.floats(0.0, 200.0), age=st.floats(0.5, 60.0), answer=st.floats(0.0, 0.2))
 def test_no_record_waits_longer_than_it_may_and_none_is_hurried(comes: float, age: float, answer: float) -> None:
     """One record on an idle topic, whose looks are answered after a while."""
     pace, now = Pace.after(0.0, age), 0.0

@@ -162,12 +162,7 @@ def test_an_error_of_the_job_passes_through(landing: FakeLanding) -> None:
 def test_it_is_one_line(progress: tuple[int, int, int, int, float, float], text: str) -> None:
     slices, all_slices, records, all_records, seconds, start = progress
     made = Progress(
-        slices=slices,
-        all_slices=all_slices,
-        records=records,
-        all_records=all_records,
-        seconds=seconds,
-        start=start,
+        slices=slices, all_slices=all_slices, records=records, all_records=all_records, seconds=seconds, start=start
     )
     assert text == str(made)
     assert f"{text}; Spark runs 3 tasks" == str(replace(made, running=3))

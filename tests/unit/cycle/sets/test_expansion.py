@@ -39,11 +39,7 @@ def test_named_groups_of_the_pattern_are_fields_and_one_without_a_part_is_empty(
 def test_the_first_rule_that_matches_counts_and_a_table_without_fields_is_shared() -> None:
     rules = [{"topics": "(eu|us)-orders", "table": "lake.orders"}, {"topics": "eu-.*", "table": "eu.{topic}"}]
     found = expand(a_set(rules=rules), ["us-orders", "eu-orders", "eu-x", "y"])
-    assert tables_of(found) == {
-        "eu.eu_x": ("eu-x",),
-        "lake.orders": ("eu-orders", "us-orders"),
-        "lake.y": ("y",),
-    }
+    assert tables_of(found) == {"eu.eu_x": ("eu-x",), "lake.orders": ("eu-orders", "us-orders"), "lake.y": ("y",)}
 
 
 def test_a_landing_keeps_its_name_when_another_topic_joins_its_table() -> None:

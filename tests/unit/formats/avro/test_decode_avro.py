@@ -80,18 +80,8 @@ class TestPromotion:
                 UUID(UUID_TEXT),
             ),
             ({"type": "enum", "name": "E", "symbols": ["A", "B"]}, "string", 1, "B"),
-            (
-                exact(4, 1),
-                "decimal(9, 3)",
-                15,
-                Decimal("1.500"),
-            ),
-            (
-                NANOS,
-                "timestamptz",
-                1_000,
-                datetime(1970, 1, 1, microsecond=1, tzinfo=UTC),
-            ),
+            (exact(4, 1), "decimal(9, 3)", 15, Decimal("1.500")),
+            (NANOS, "timestamptz", 1_000, datetime(1970, 1, 1, microsecond=1, tzinfo=UTC)),
             ({"type": "string", "logicalType": "no-such"}, "string", "x", "x"),
             ({"type": "int", "logicalType": "timestamp-millis"}, "long", 5, 5),
         ],
@@ -109,13 +99,7 @@ class TestPromotion:
             ("bytes", "string", b"a", b"\xff", "not UTF-8"),
             ("string", "uuid", UUID_TEXT, "x", "not a uuid"),
             (exact(5, 2), "decimal(5, 1)", 110, 111, ""),
-            (
-                exact(9, 2),
-                "decimal(5, 2)",
-                99999,
-                100000,
-                "",
-            ),
+            (exact(9, 2), "decimal(5, 2)", 99999, 100000, ""),
             (NANOS, "timestamptz", 1000, 1001, "whole number"),
             (MILLIS, "timestamptz", 0, 2**50, "years 1 to 9999"),
             ({"type": "int", "logicalType": "time-millis"}, "time", 0, 86_400_000, "within a day"),
@@ -205,10 +189,7 @@ WRITTEN = {
     ],
 }
 COLUMNS = (
-    {
-        "name": "where",
-        "type": {"struct": [{"name": "street", "type": "string"}, {"name": "city", "type": "string"}]},
-    },
+    {"name": "where", "type": {"struct": [{"name": "street", "type": "string"}, {"name": "city", "type": "string"}]}},
     {"name": "id", "type": "long", "required": True},
     {"name": "note", "type": "string"},
 )
@@ -365,12 +346,7 @@ class TestHostile:
         assert [len(each) for each in found.table.column("c").to_pylist()] == [3]
         assert "more items" in found.rejects[0].reason
 
-    @pytest.mark.heavy(
-        but=(
-            "double-*",
-            "string-x-5000*",
-        )
-    )
+    @pytest.mark.heavy(but=("double-*", "string-x-5000*"))
     @pytest.mark.parametrize(
         ("kind", "item", "many"),
         [("string", "x", 5_000), ("long", -(2**40), 200_000), ("double", 0.5, 200_000), ("boolean", True, 200_000)],

@@ -220,10 +220,7 @@ class TestMistakes:
                 record({"name": "id", "type": "long", "default": 1 << 40}),
                 "reader_schema: the default of id: column id: Integer value 1099511627776 not in range",
             ),
-            (
-                record({"name": "id", "type": "int", "default": "1"}),
-                'reader_schema: the default of id: "1" is no int',
-            ),
+            (record({"name": "id", "type": "int", "default": "1"}), 'reader_schema: the default of id: "1" is no int'),
             (record({"name": "id", "type": "int", "default": True}), "the default of id: true is no int"),
             (record({"name": "id", "type": "int", "default": 1 << 31}), "the default of id: 2147483648 is no int"),
             (

@@ -40,13 +40,7 @@ def schema_text(answer: Any, encoding: str) -> str:
             registry.close()
 
 
-@pytest.mark.heavy(
-    but=(
-        "two gigabytes",
-        "a gzip of two gigabytes",
-        "a gzip in a gzip",
-    )
-)
+@pytest.mark.heavy(but=("two gigabytes", "a gzip of two gigabytes", "a gzip in a gzip"))
 @pytest.mark.parametrize(("answer", "encoding"), HOSTILE.values(), ids=HOSTILE)
 def test_a_hostile_answer_is_an_error_of_the_registry(answer: Callable[[], Any], encoding: str) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

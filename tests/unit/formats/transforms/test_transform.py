@@ -750,12 +750,7 @@ def test_rows_reasons_and_positions_are_those_of_each_record_alone(sql: str, rec
     assert sorted(found, key=lambda each: each[0]) == expected
 
 
-@pytest.mark.heavy(
-    but=(
-        "select id, name::int as n*",
-        "select id, columns*",
-    )
-)
+@pytest.mark.heavy(but=("select id, name::int as n*", "select id, columns*"))
 @pytest.mark.parametrize(
     ("sql", "bad", "queries"),
     [

@@ -76,12 +76,7 @@ def written(table: pa.Table) -> list[dict[str, Any]]:
     return rows
 
 
-@pytest.mark.heavy(
-    but=(
-        "0",
-        "6",
-    )
-)
+@pytest.mark.heavy(but=("0", "6"))
 @pytest.mark.parametrize("seed", range(8))
 def test_rows_are_written_as_they_are(seed: int) -> None:
     draw = random.Random(seed)

@@ -148,14 +148,7 @@ SPECS = {
 }
 
 
-@pytest.mark.heavy(
-    but=(
-        "identity",
-        "identity of a time",
-        "bucket of a decimal",
-        "several",
-    )
-)
+@pytest.mark.heavy(but=("identity", "identity of a time", "bucket of a decimal", "several"))
 @pytest.mark.parametrize("partitioning", SPECS.values(), ids=SPECS.keys())
 def test_rows_come_back_and_files_are_in_their_partitions(
     make_table: Callable[..., Table], partitioning: PartitionSpec

@@ -64,10 +64,7 @@ def write(catalog: Catalog) -> Write:
 
     def one(properties: dict[str, str], spec: PartitionSpec | None = None, providers: tuple[str, ...] = ()) -> DataFile:
         table = catalog.create_table(
-            f"shop.t{uuid4().hex}",
-            SCHEMA,
-            partition_spec=spec or UNPARTITIONED_PARTITION_SPEC,
-            properties=properties,
+            f"shop.t{uuid4().hex}", SCHEMA, partition_spec=spec or UNPARTITIONED_PARTITION_SPEC, properties=properties
         )
         io = load_file_io({}, table.location())
         writer = FanoutWriter(target_of(table), io, uuid4(), providers=providers)
@@ -242,10 +239,7 @@ REFUSED = [
     ({"write.py-location-provider.impl": "no.such.Thing"}, "the location of its files cannot be determined"),
     ({"write.py-location-provider.impl": f"{__name__}.NoSuchThing"}, "the location of its files cannot be determined"),
     (
-        {
-            "write.parquet.bloom-filter-enabled.column.id": "true",
-            "write.parquet.bloom-filter-fpp.column.id": "2",
-        },
+        {"write.parquet.bloom-filter-enabled.column.id": "true", "write.parquet.bloom-filter-fpp.column.id": "2"},
         "write.parquet.bloom-filter-fpp.column.id='2' is not between 0 and 1",
     ),
 ]

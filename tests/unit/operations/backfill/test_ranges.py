@@ -127,12 +127,7 @@ def test_dead_letters_report_it_in_columns_of_their_own() -> None:
 
 
 @pytest.mark.parametrize(
-    "fields",
-    [
-        [],
-        marked(MARK_COLUMNS)[1:],
-        [NestedField(1, "kafka_topic", LongType()), *marked(MARK_COLUMNS)[1:]],
-    ],
+    "fields", [[], marked(MARK_COLUMNS)[1:], [NestedField(1, "kafka_topic", LongType()), *marked(MARK_COLUMNS)[1:]]]
 )
 def test_a_table_without_one_of_the_columns_has_no_marks(fields: list[NestedField]) -> None:
     assert mark_columns(Schema(*fields), Role.ROWS) == ()

@@ -24,25 +24,13 @@ CASES: dict[str, tuple[Readings, Readings, Coverage, DeadLetter, State]] = {
     "both have it": ({1: has((0, 9))}, {1: has((0, 9))}, NONE, letter(3, 1), State.OPEN),
     "it was replayed": ({1: has((0, 9))}, {1: has((0, 9))}, has((3, 4)), letter(3, 1), State.REPLAYED),
     "another reading landed it since": ({2: has((0, 9))}, {2: has((0, 9))}, NONE, letter(3, 1), State.REPLAYED),
-    "the dead letters are in a former table": (
-        {2: has((0, 9))},
-        {1: has((0, 9))},
-        NONE,
-        letter(3, 1),
-        State.REPLAYED,
-    ),
+    "the dead letters are in a former table": ({2: has((0, 9))}, {1: has((0, 9))}, NONE, letter(3, 1), State.REPLAYED),
     # The later reading of a topic that was made anew has not come as far as the former one.
     "neither has its reading any more": ({2: has((0, 2))}, {2: has((0, 2))}, NONE, letter(3, 1), State.REPLAYED),
     "its range was taken out": ({1: has((5, 9))}, {1: has((5, 9))}, NONE, letter(3, 1), State.WAITS),
     "the rows do not come as far yet": ({1: has((0, 2))}, {1: has((0, 9))}, NONE, letter(3, 1), State.WAITS),
     "a lane lands it anew": ({1: has((0, 9))}, {1: has((0, 9)), 2: has((0, 9))}, NONE, letter(3, 2), State.WAITS),
-    "its reading is not known": (
-        {None: has((0, 9))},
-        {None: has((0, 9))},
-        NONE,
-        letter(3, None),
-        State.OPEN,
-    ),
+    "its reading is not known": ({None: has((0, 9))}, {None: has((0, 9))}, NONE, letter(3, None), State.OPEN),
     "its reading is not known, nobody has it": ({1: has((0, 2))}, {1: has((0, 2))}, NONE, letter(3, None), State.WAITS),
     "the ledger does not know its reading": ({None: has((0, 2))}, {None: has((0, 9))}, NONE, letter(3, 1), State.WAITS),
     "its reading is not known, of two topics": (

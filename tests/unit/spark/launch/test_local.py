@@ -28,8 +28,7 @@ def test_a_local_master_gives_a_task_more_than_one_attempt(master: str | None, u
 
 
 @pytest.mark.parametrize(
-    ("master", "local"),
-    [(None, True), ("local", True), ("local[2]", True), ("spark://m:7077", False), ("yarn", False)],
+    ("master", "local"), [(None, True), ("local", True), ("local[2]", True), ("spark://m:7077", False), ("yarn", False)]
 )
 def test_only_a_local_master_has_this_machine(master: str | None, local: bool) -> None:
     assert SparkSection({} if master is None else {"master": master}).is_local == local

@@ -80,13 +80,7 @@ def test_one_alone_is_run_as_it_is(job: WindowJob) -> None:
     assert threads == {threading.get_ident()}
 
 
-@pytest.mark.heavy(
-    but=(
-        "first0*",
-        "first1*",
-        "first5*",
-    )
-)
+@pytest.mark.heavy(but=("first0*", "first1*", "first5*"))
 @pytest.mark.parametrize(
     ("first", "second", "together"),
     [

@@ -41,10 +41,7 @@ def test_groups_are_reported_once_by_their_newest_record() -> None:
         Record(None),
         Record(b"junk", ((HEADER, b"x"),)),
     ]
-    assert other_groups(records, OWN) == {
-        "connect-c": frozenset(),
-        "lakecommit-b": {HEADER, SIGNATURE},
-    }
+    assert other_groups(records, OWN) == {"connect-c": frozenset(), "lakecommit-b": {HEADER, SIGNATURE}}
 
 
 SIGNS = {"lakecommit-a": frozenset({HEADER, SIGNATURE})}
