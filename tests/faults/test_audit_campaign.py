@@ -58,13 +58,13 @@ class Sequence:
             self.world.run()
 
     def release(self) -> None:
-        if shown(self.world, drop=False).tables:
+        if shown(self.world, drop=False):
             with self.refusals():
                 decided(self.world, drop=False)
                 self.released |= {i for i in ids(self.world, "audit") if i < 0}
 
     def drop(self) -> None:
-        if "audit" in loaded(self.world).metadata.refs and shown(self.world, drop=True).tables:
+        if "audit" in loaded(self.world).metadata.refs and shown(self.world, drop=True):
             when: Any = self.random.choice(["before", "after", None])
             if when is None:
                 decided(self.world, drop=True)
