@@ -30,7 +30,7 @@ FETCH = {
 """Settings of a consumer of control records. It unpacks whole batches, and as many as one fetch brings: of small
 fetches a batch that takes a thousand times its size when unpacked comes alone, and the next one is not fetched ahead.
 """
-MOST_BYTES = 128 << 20
+MOST_BYTES = 64 << 20
 KEPT_RECORDS = 20_000
 KEPT_BYTES = 32 << 20
 SMALL = 4 << 10
