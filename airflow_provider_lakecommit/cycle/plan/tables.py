@@ -140,7 +140,7 @@ def read(session: LandingSession, source: SourceState, *, dry: bool = False) -> 
 
 def prepare(session: LandingSession, source: SourceState, *, dry: bool = False) -> Prepared:
     """Return everything a plan needs of the tables. A table other than the leading one that is unreadable, or needs an
-    operator, is among the failures, if the log knows it (:mod:`~airflow_provider_lakecommit.cycle.plan.absent`).
+    operator, is among the failures, if the log knows it (:mod:`~airflow_provider_lakecommit.cycle.plan.known`).
 
     :param dry: write nothing; new tables and entries are only simulated
     :raises TableError: missing, or not able to take the rows
