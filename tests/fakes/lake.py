@@ -107,6 +107,7 @@ def staged(*ranges: tuple[int, int, int], epoch: UUID, topic_id: str = TOPIC_ID,
         "rows": rows,
         "schema_id": 0,
         "spec_id": 0,
+        "counted_as": "landed",
     }
     return StagedSlice(**{**values, **changes})
 

@@ -94,9 +94,18 @@ def staged_slice(session: LandingSession, accepted: AcceptedSlice, name: str, ta
     old = () if accepted.young(session.now(), CHECK_AGE) else paths
     if missing := next((path for path in old if not table.io.new_input(path).exists()), None):
         raise TableError("LC6209", f"its file {missing} is missing: it was deleted from storage")
-    share = StagedSlice.of(report, name, files, tombstones)
+    share = replace(StagedSlice.of(report, name, files, tombstones), counted_as=_counted_as(landing, name))
     marks = marks_of(landing, name, table.schema())
     return share if share.columns == marks else replace(share, columns=())
+
+
+def _counted_as(landing: Landing, name: str) -> str:
+    """Return the count of records that have one row each in this table if there are as many rows; empty if there is
+    none: of several tables one may have several rows of some records and none of others.
+    """
+    if role_of(landing.destinations, name) is Role.DEAD_LETTERS:
+        return "rejected"
+    return "landed" if landing.one_row_each or len(landing.data_tables) == 1 else ""
 
 
 def report_problem(

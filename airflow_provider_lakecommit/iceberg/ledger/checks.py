@@ -52,7 +52,8 @@ from airflow_provider_lakecommit.iceberg.schemas import mark_columns
 class StagedSlice:
     """A reported slice with its files for one table, written under ``schema_id`` and ``spec_id`` and evaluated by
     ``rules``. ``generation`` and ``columns`` are those of its report and of the table's share in that. ``tombstones``
-    have the keys that it deletes; no table gets these files.
+    have the keys that it deletes; no table gets these files. ``counted_as`` names the count of records with one row
+    each in this table, ``landed`` or ``rejected``; empty if they may have several.
     """
 
     slice_id: UUID
@@ -68,6 +69,7 @@ class StagedSlice:
     generation: int | None = None
     columns: tuple[int, ...] = ()
     tombstones: tuple[WireFile, ...] = ()
+    counted_as: str = ""
 
     @classmethod
     def of(
@@ -102,17 +104,16 @@ class StagedSlice:
 
     @property
     def provenance(self) -> Iterator[Provenance]:
-        """Yield the provenance of its rows for a ledger: by span if its counts distinguish them, else of all together.
-        Reports of earlier releases give none.
+        """Yield the provenance of its rows for a ledger: by span if the rows of each span are known, else of all
+        together. Reports of earlier releases give none.
         """
         if self.generation is None:
             return
-        by_count = [[getattr(s.counts, name) for s in self.spans] for name in ("landed", "rejected")]
-        fitting = [rows for rows in by_count if sum(rows) == self.rows]
-        if self.rows and len(fitting) != 1:
-            yield Provenance.counted(self.generation, self.coverage, self.rows, self.columns)
+        by_span = [getattr(s.counts, self.counted_as) if self.rows and self.counted_as else 0 for s in self.spans]
+        if sum(by_span) != self.rows:
+            yield Provenance.counted(self.generation, self.coverage, self.rows, self.columns, one_each=False)
             return
-        for s, rows in zip(self.spans, fitting[0] if self.rows else [0] * len(self.spans), strict=True):
+        for s, rows in zip(self.spans, by_span, strict=True):
             ranges = Coverage.of([(s.span.partition, s.span.range)])
             yield Provenance.counted(self.generation, ranges, rows, self.columns)
 

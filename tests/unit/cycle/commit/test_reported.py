@@ -4,16 +4,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 from uuid import UUID
 
 import pytest
 
 from airflow_provider_lakecommit.core.model import Counts, Span, SpanReport
 from airflow_provider_lakecommit.core.offsets import SourcePartition
-from airflow_provider_lakecommit.cycle.commit.reported import hidden_record, report_problem
+from airflow_provider_lakecommit.cycle.commit.reported import _counted_as, hidden_record, report_problem
 from airflow_provider_lakecommit.exceptions import SourceUnavailableError
 from tests.fakes.kafka import FakeSource
 from tests.fakes.session import FakeLanding
+from tests.support.declared import landing_of
 from tests.support.story import P0, plan, report_of
 
 ANEW = SourcePartition("orders", 0, "made anew")
@@ -72,3 +74,32 @@ def test_records_without_a_row_are_not_passed_off_as_superseded_or_deleted(
     landing.open("a")
     table = landing.session.tables.load(declared.table)
     assert (report_problem(declared, table, declared.table, report, ()) is not None) is refused
+
+
+ROUTED = {"route": {"field": "type", "tables": {"paid": "shop.paid", "order": "shop.orders"}}}
+MANY = {"format": {"name": "csv", "csv": {"columns": ["id"], "rows": "many"}}}
+EXPLODE = "select explode(items) from record"
+RECORD = {"record_schema": [{"name": "items", "type": "list<string>"}]}
+SQL = {"transform": {"sql": EXPLODE, **RECORD}}
+SQL_OF_EACH = {"transform": {"sql": {"shop.orders": EXPLODE, "shop.paid": EXPLODE}, **RECORD}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "table", "expected"),
+    [
+        ({}, "shop.orders", "landed"),
+        ({}, "shop.dead", "rejected"),
+        (MANY, "shop.orders", "landed"),
+        (MANY, "shop.dead", "rejected"),
+        (SQL, "shop.orders", "landed"),
+        (ROUTED, "shop.paid", "landed"),
+        # A record may have several rows of one table, and none of another: the sums may be equal by chance.
+        (ROUTED | SQL_OF_EACH, "shop.paid", ""),
+        (ROUTED | SQL_OF_EACH, "shop.dead", "rejected"),
+    ],
+)
+def test_the_count_of_a_tables_rows(changes: dict[str, Any], table: str, expected: str) -> None:
+    declared = landing_of(
+        **{"name": "orders", "topics": "orders", "table": "shop.orders", "dead_letter_table": "shop.dead", **changes}
+    )
+    assert _counted_as(declared, table) == expected

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from uuid import UUID, uuid4
 
 import pytest
@@ -23,9 +24,10 @@ from pyiceberg.types import (
 
 from airflow_provider_lakecommit.core.model import Counts, LedgerSection, SliceReport, Span, SpanReport, TableReport
 from airflow_provider_lakecommit.core.offsets import OffsetRange
+from airflow_provider_lakecommit.core.provenance import RowsPerOffset
 from airflow_provider_lakecommit.iceberg.ledger.checks import AppendDecision, Grounds, StagedSlice, evaluate_slices
 from airflow_provider_lakecommit.iceberg.ledger.ledger import Condition, LedgerState
-from tests.fakes.lake import BY_BUCKET, SCHEMA, at, coverage, data_file, section, staged
+from tests.fakes.lake import BY_BUCKET, SCHEMA, at, coverage, data_file, section, spans, staged
 
 EPOCH = uuid4()
 
@@ -267,3 +269,38 @@ def test_a_slice_is_made_of_a_report_and_its_files() -> None:
     assert one.coverage == report.coverage
     with pytest.raises(KeyError, match=r"shop\.other"):
         StagedSlice.of(report, "shop.other", files)
+
+
+def spread(counted_as: str, rows: int, *counts: Counts) -> list[tuple[int, int, RowsPerOffset]]:
+    """The ledger's provenance of a slice with one span of these counts per partition: first partition, rows, spread."""
+    ranges = [(p, 0, c.total) for p, c in enumerate(counts)]
+    counted = tuple(replace(s, counts=c) for s, c in zip(spans(*ranges), counts, strict=True))
+    one = staged(*ranges, epoch=EPOCH, spans=counted, rows=rows, generation=1, counted_as=counted_as)
+    return [(min(p.partition for p in e.coverage.parts), e.rows, e.per_offset) for e in one.provenance]
+
+
+NONE, ONE, MIXED = RowsPerOffset.NONE, RowsPerOffset.ONE, RowsPerOffset.MIXED
+HALVES = (Counts(landed=5), Counts(rejected=5))
+
+
+@pytest.mark.parametrize(
+    ("counted_as", "rows", "counts", "expected"),
+    [
+        ("landed", 5, HALVES, [(0, 5, ONE), (1, 0, NONE)]),
+        ("rejected", 5, HALVES, [(0, 0, NONE), (1, 5, ONE)]),
+        # As many rows as the other table has: they are of other records.
+        ("landed", 6, (Counts(landed=5), Counts(rejected=6)), [(0, 6, MIXED)]),
+        ("", 5, HALVES, [(0, 5, MIXED)]),
+        # As many rows as offsets, of fewer records.
+        ("landed", 10, (Counts(landed=9, rejected=1),), [(0, 10, MIXED)]),
+        ("", 10, (Counts(landed=10),), [(0, 10, MIXED)]),
+        ("landed", 10, (Counts(landed=10),), [(0, 10, ONE)]),
+        ("", 0, HALVES, [(0, 0, NONE), (1, 0, NONE)]),
+        ("landed", 0, HALVES, [(0, 0, NONE), (1, 0, NONE)]),
+    ],
+)
+def test_rows_are_of_an_offset_each_only_where_the_counts_prove_it(
+    counted_as: str, rows: int, counts: tuple[Counts, ...], expected: list[tuple[int, int, RowsPerOffset]]
+) -> None:
+    """A replay or backfill of some of these offsets trusts it."""
+    assert spread(counted_as, rows, *counts) == expected
