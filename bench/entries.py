@@ -11,7 +11,7 @@ from pyiceberg.typedef import Record
 
 from airflow_provider_lakecommit.core.model import LIVE, ControlPosition, Counts, LedgerSection, Span, SpanReport
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
-from airflow_provider_lakecommit.iceberg.ledger.checks import StagedSlice
+from airflow_provider_lakecommit.iceberg.ledger.slice_checks import StagedSlice
 
 __all__ = ["CONTROL", "data_file", "section", "whole_slice"]
 

@@ -40,7 +40,7 @@ from airflow_provider_lakecommit.control.payloads import (
     StartCommit,
     TopicPartitionOffset,
 )
-from airflow_provider_lakecommit.control.plan import MAX_SLICES
+from airflow_provider_lakecommit.control.plan_json import MAX_SLICES
 from airflow_provider_lakecommit.control.records import Outgoing, Sender, read_entry, table_reference
 from airflow_provider_lakecommit.core.fold import fold
 from airflow_provider_lakecommit.core.identity import window_id
@@ -65,8 +65,8 @@ from airflow_provider_lakecommit.exceptions import CatalogError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.iceberg.data_files import to_pyiceberg, to_wire
 from airflow_provider_lakecommit.iceberg.ledger.append import AppendRequest, publish
-from airflow_provider_lakecommit.iceberg.ledger.checks import StagedSlice
 from airflow_provider_lakecommit.iceberg.ledger.ledger_updates import join_table
+from airflow_provider_lakecommit.iceberg.ledger.slice_checks import StagedSlice
 from airflow_provider_lakecommit.landing import Landing, Window
 from airflow_provider_lakecommit.spark.report import report_records
 from bench.entries import data_file, section

@@ -19,8 +19,8 @@ from pyiceberg.types import NestedField
 
 from airflow_provider_lakecommit.cycle.session.tables import target_of
 from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.iceberg.parquet.fanout_writer import FanoutWriter
 from airflow_provider_lakecommit.iceberg.parquet.layout import Layout
-from airflow_provider_lakecommit.iceberg.parquet.write import FanoutWriter
 from airflow_provider_lakecommit.iceberg.schemas import METADATA_TYPES
 from airflow_provider_lakecommit.landing import MARK_COLUMNS
 from bench.orders import SCHEMA, expected

@@ -33,9 +33,9 @@ from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.operations.kafka_connect.disposition import Disposition
 from airflow_provider_lakecommit.operations.kafka_connect.rescue import Rescue, RescueReport
 from airflow_provider_lakecommit.operations.kafka_connect.rest import ConnectRest
-from airflow_provider_lakecommit.stall.events import observed_record
+from airflow_provider_lakecommit.stall.group_state import StallRules, State
 from airflow_provider_lakecommit.stall.observe import observe
-from airflow_provider_lakecommit.stall.state import StallRules, State
+from airflow_provider_lakecommit.stall.observed_events import observed_record
 from airflow_provider_lakecommit.stall.verdict import Verdict, evaluate
 from dev.paths import run_dir
 from dev.record_traces import CONFLICT, INTERVAL, REFUSAL, TRIGGER, Lake, Scene

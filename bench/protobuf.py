@@ -27,10 +27,10 @@ from pyiceberg.types import (
 )
 
 from airflow_provider_lakecommit.core.formats import FormatOptions
+from airflow_provider_lakecommit.formats.column_rules import ColumnRules
 from airflow_provider_lakecommit.formats.protobuf.decode_protobuf import ProtobufDecoder
 from airflow_provider_lakecommit.formats.protobuf.descriptors import file_of, message_named
 from airflow_provider_lakecommit.formats.protobuf.fields import MessageColumns
-from airflow_provider_lakecommit.formats.rules import ColumnRules
 
 RECORDS, ROUNDS = 50_000, 5
 PROTO = """syntax = "proto3"; package shop; import "google/protobuf/timestamp.proto";

@@ -40,10 +40,10 @@ from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.iceberg.ledger.append import AppendRequest, publish
 from airflow_provider_lakecommit.iceberg.ledger.ledger import read_ledger
 from airflow_provider_lakecommit.iceberg.ledger.ledger_updates import join_table
+from airflow_provider_lakecommit.iceberg.parquet.fanout_writer import FanoutWriter
 from airflow_provider_lakecommit.iceberg.parquet.layout import Layout
-from airflow_provider_lakecommit.iceberg.parquet.write import FanoutWriter
 from airflow_provider_lakecommit.landing import Columns, Landing
-from airflow_provider_lakecommit.operations.backfill.replace import replace as take_out
+from airflow_provider_lakecommit.operations.backfill.range_replacement import replace as take_out
 from bench.entries import section, whole_slice
 from bench.measure import Cost, measured
 from dev.servers.engine import Engine

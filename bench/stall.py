@@ -25,9 +25,9 @@ from airflow_provider_lakecommit.control.payloads import (
     TableReference,
     TopicPartitionOffset,
 )
-from airflow_provider_lakecommit.stall.events import observed_record
+from airflow_provider_lakecommit.stall.group_state import EventKind, StallRules, State
 from airflow_provider_lakecommit.stall.observe import observe
-from airflow_provider_lakecommit.stall.state import EventKind, StallRules, State
+from airflow_provider_lakecommit.stall.observed_events import observed_record
 from airflow_provider_lakecommit.stall.verdict import evaluate
 
 GROUP = "connect-orders"

@@ -28,8 +28,8 @@ from airflow_provider_lakecommit.cycle.plan.open import open_cycle
 from airflow_provider_lakecommit.cycle.results import Closed
 from airflow_provider_lakecommit.cycle.session.concurrent import ConcurrentLandings
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity
-from airflow_provider_lakecommit.cycle.sets.connections import CLIENTS, SetConnections, for_all, found_landings
 from airflow_provider_lakecommit.cycle.sets.plans import plans_of
+from airflow_provider_lakecommit.cycle.sets.shared_connections import CLIENTS, SetConnections, for_all, found_landings
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.landing import LandingSet
 from dev.servers.kafka import Broker

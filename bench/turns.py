@@ -34,9 +34,9 @@ from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartitio
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.iceberg.ledger.append import AppendRequest, publish
 from airflow_provider_lakecommit.iceberg.ledger.blocking_pool import THREADS, BlockingPool
-from airflow_provider_lakecommit.iceberg.ledger.checks import StagedSlice
 from airflow_provider_lakecommit.iceberg.ledger.executor import Committer
 from airflow_provider_lakecommit.iceberg.ledger.ledger_updates import join_table
+from airflow_provider_lakecommit.iceberg.ledger.slice_checks import StagedSlice
 from bench.entries import section
 
 SCHEMA = Schema(NestedField(1, "id", LongType()))

@@ -44,7 +44,7 @@ from airflow_provider_lakecommit.iceberg.ledger.append import AppendRequest, Pub
 from airflow_provider_lakecommit.iceberg.ledger.ledger_updates import join_table
 from airflow_provider_lakecommit.iceberg.ledger.upsert_rule import UpsertRule
 from airflow_provider_lakecommit.iceberg.parquet.arrow_types import arrow_schema
-from airflow_provider_lakecommit.iceberg.parquet.write import FanoutWriter
+from airflow_provider_lakecommit.iceberg.parquet.fanout_writer import FanoutWriter
 from airflow_provider_lakecommit.landing import Columns, Landing, Upsert
 from airflow_provider_lakecommit.operations.maintenance.compact import compact
 from bench.entries import section, whole_slice

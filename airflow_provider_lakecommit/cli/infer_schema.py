@@ -53,7 +53,7 @@ from airflow_provider_lakecommit.formats import (
     schema_of,
     subjects_of,
 )
-from airflow_provider_lakecommit.formats.infer import infer
+from airflow_provider_lakecommit.formats.infer_values import infer
 from airflow_provider_lakecommit.kafka.sample import sample
 from airflow_provider_lakecommit.landing import Landing, columns_of_unwrap
 

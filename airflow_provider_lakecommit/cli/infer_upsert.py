@@ -12,7 +12,7 @@ from typing import Any
 from airflow_provider_lakecommit.cli.infer_parts import comment, flow
 from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError
 from airflow_provider_lakecommit.formats import InferredColumn, SampledValues, bad_texts, is_wrapper, sample_values
-from airflow_provider_lakecommit.formats.infer import infer
+from airflow_provider_lakecommit.formats.infer_values import infer
 from airflow_provider_lakecommit.kafka import SourceTopics
 from airflow_provider_lakecommit.landing import PAYLOAD, Landing, Upsert, wrong_columns
 

@@ -6,7 +6,7 @@ from airflow_provider_lakecommit.core.lazy import lazy_names
 __getattr__ = lazy_names(
     __name__,
     {
-        "backlog": "BacklogWatch",
+        "backlog_reader": "BacklogWatch",
         "bounded_records": "offset_of",
         "control_log": (
             "BEYOND RECENT ControlLog ControlRecord ControlTopicInfo LogReader Recent group_of landing_of read_decided"
@@ -21,9 +21,9 @@ __getattr__ = lazy_names(
         "errors": "ControlEventError",
         "events": "decode glance head",
         "headers": "CORRUPT_BATCH HEADER",
-        "ledger": "LEDGER_LIMIT decode_ledger encode_ledger",
+        "ledger_text": "LEDGER_LIMIT decode_ledger encode_ledger",
         "payloads": "CommitComplete CommitToTable DataComplete DataWritten PayloadType StartCommit TableReference",
-        "plan": (
+        "plan_json": (
             "MAX_SLICES YEARS plan_digest plan_from_json plan_to_json refusal_from_json time_from_json time_to_json"
         ),
         "records": "Outgoing Sender entry_from_values entry_of lanes_in read_entries table_reference",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-from airflow_provider_lakecommit.control.backlog import BacklogWatch as BacklogWatch
+from airflow_provider_lakecommit.control.backlog_reader import BacklogWatch as BacklogWatch
 from airflow_provider_lakecommit.control.bounded_records import offset_of as offset_of
 from airflow_provider_lakecommit.control.control_log import BEYOND as BEYOND
 from airflow_provider_lakecommit.control.control_log import RECENT as RECENT
@@ -32,9 +32,9 @@ from airflow_provider_lakecommit.control.events import glance as glance
 from airflow_provider_lakecommit.control.events import head as head
 from airflow_provider_lakecommit.control.headers import CORRUPT_BATCH as CORRUPT_BATCH
 from airflow_provider_lakecommit.control.headers import HEADER as HEADER
-from airflow_provider_lakecommit.control.ledger import LEDGER_LIMIT as LEDGER_LIMIT
-from airflow_provider_lakecommit.control.ledger import decode_ledger as decode_ledger
-from airflow_provider_lakecommit.control.ledger import encode_ledger as encode_ledger
+from airflow_provider_lakecommit.control.ledger_text import LEDGER_LIMIT as LEDGER_LIMIT
+from airflow_provider_lakecommit.control.ledger_text import decode_ledger as decode_ledger
+from airflow_provider_lakecommit.control.ledger_text import encode_ledger as encode_ledger
 from airflow_provider_lakecommit.control.packed_text import CORRUPTION as CORRUPTION
 from airflow_provider_lakecommit.control.packed_text import bounded_json as bounded_json
 from airflow_provider_lakecommit.control.packed_text import check_text as check_text
@@ -49,14 +49,14 @@ from airflow_provider_lakecommit.control.payloads import DataWritten as DataWrit
 from airflow_provider_lakecommit.control.payloads import PayloadType as PayloadType
 from airflow_provider_lakecommit.control.payloads import StartCommit as StartCommit
 from airflow_provider_lakecommit.control.payloads import TableReference as TableReference
-from airflow_provider_lakecommit.control.plan import MAX_SLICES as MAX_SLICES
-from airflow_provider_lakecommit.control.plan import YEARS as YEARS
-from airflow_provider_lakecommit.control.plan import plan_digest as plan_digest
-from airflow_provider_lakecommit.control.plan import plan_from_json as plan_from_json
-from airflow_provider_lakecommit.control.plan import plan_to_json as plan_to_json
-from airflow_provider_lakecommit.control.plan import refusal_from_json as refusal_from_json
-from airflow_provider_lakecommit.control.plan import time_from_json as time_from_json
-from airflow_provider_lakecommit.control.plan import time_to_json as time_to_json
+from airflow_provider_lakecommit.control.plan_json import MAX_SLICES as MAX_SLICES
+from airflow_provider_lakecommit.control.plan_json import YEARS as YEARS
+from airflow_provider_lakecommit.control.plan_json import plan_digest as plan_digest
+from airflow_provider_lakecommit.control.plan_json import plan_from_json as plan_from_json
+from airflow_provider_lakecommit.control.plan_json import plan_to_json as plan_to_json
+from airflow_provider_lakecommit.control.plan_json import refusal_from_json as refusal_from_json
+from airflow_provider_lakecommit.control.plan_json import time_from_json as time_from_json
+from airflow_provider_lakecommit.control.plan_json import time_to_json as time_to_json
 from airflow_provider_lakecommit.control.records import Outgoing as Outgoing
 from airflow_provider_lakecommit.control.records import Sender as Sender
 from airflow_provider_lakecommit.control.records import entry_from_values as entry_from_values

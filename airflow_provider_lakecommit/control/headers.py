@@ -19,7 +19,7 @@ from airflow_provider_lakecommit.control.coverage import (
     spans_to_json,
 )
 from airflow_provider_lakecommit.control.packed_text import CORRUPTION, count, pack, text, unpack
-from airflow_provider_lakecommit.control.plan import budget_from_json, budget_to_json
+from airflow_provider_lakecommit.control.plan_json import budget_from_json, budget_to_json
 from airflow_provider_lakecommit.core import (
     COORDINATES,
     MOST_TEXT,

@@ -37,7 +37,7 @@ from airflow_provider_lakecommit.control.payloads import (
     TableReference,
     TopicPartitionOffset,
 )
-from airflow_provider_lakecommit.control.plan import plan_from_json, plan_to_json, time_from_json, time_to_json
+from airflow_provider_lakecommit.control.plan_json import plan_from_json, plan_to_json, time_from_json, time_to_json
 from airflow_provider_lakecommit.core import (
     AttemptsVoided,
     CommitFailed,

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How much a table needs compaction, against the limits that its landing declares.
 
-Contract: pure. :mod:`~airflow_provider_lakecommit.iceberg.ledger.compact` reads the numbers from a table's metadata.
+Contract: pure. :mod:`~airflow_provider_lakecommit.iceberg.ledger.compaction` reads the numbers from a table's metadata.
 """
 
 from __future__ import annotations

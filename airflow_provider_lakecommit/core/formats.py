@@ -21,8 +21,8 @@ FORMATS = {
 }
 """Decoder factories (``module:name``), called by :func:`airflow_provider_lakecommit.formats.decoder.decoder_for`."""
 SCHEMA_SOURCES = {
-    "json": "airflow_provider_lakecommit.formats.evolution.records:RecordsSource",
-    "json_schema": "airflow_provider_lakecommit.formats.evolution.records:RecordsSource",
+    "json": "airflow_provider_lakecommit.formats.evolution.sampled_columns:RecordsSource",
+    "json_schema": "airflow_provider_lakecommit.formats.evolution.sampled_columns:RecordsSource",
     "avro": "airflow_provider_lakecommit.formats.evolution.written:WrittenSource",
     "protobuf": "airflow_provider_lakecommit.formats.evolution.messages:MessagesSource",
 }
@@ -33,7 +33,7 @@ ONE_ROW_EACH = {"json", "json_schema", "avro", "protobuf", "csv", "raw"}
 """Formats with exactly one row per accepted record; for ``csv`` see :meth:`FormatOptions.one_row_each`."""
 WITH_REGISTRY = {"json_schema": "JSON", "avro": "AVRO", "protobuf": "PROTOBUF"}
 """Formats whose records name a registered schema, with the registry's name for the kind. Their factories also take a
-:class:`~airflow_provider_lakecommit.formats.registry.schemas.SchemaSource`, if records are decoded.
+:class:`~airflow_provider_lakecommit.formats.registry.schema_source.SchemaSource`, if records are decoded.
 """
 SCHEMA_NAMES = {
     "json_schema": "airflow_provider_lakecommit.formats.schema_names:json_schema_names",

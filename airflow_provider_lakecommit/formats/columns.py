@@ -40,10 +40,10 @@ from pyiceberg.types import (
 
 from airflow_provider_lakecommit.core import FormatOptions
 from airflow_provider_lakecommit.exceptions import TableError
+from airflow_provider_lakecommit.formats.column_rules import OCTETS, ColumnRules
 from airflow_provider_lakecommit.formats.decoder import Refusal
 from airflow_provider_lakecommit.formats.reading import UUID_READING, Convert, Reading, octet_reading, unscaled_reading
-from airflow_provider_lakecommit.formats.rules import OCTETS, ColumnRules
-from airflow_provider_lakecommit.formats.times import TEMPORAL, time_reading
+from airflow_provider_lakecommit.formats.time_values import TEMPORAL, time_reading
 from airflow_provider_lakecommit.iceberg import arrow_field
 from airflow_provider_lakecommit.landing import ENCODINGS
 

@@ -38,7 +38,7 @@ from airflow_provider_lakecommit.formats.decoder import BaseDecoder, Decoded, Re
 from airflow_provider_lakecommit.formats.framed_values import FramedReader
 from airflow_provider_lakecommit.formats.guards import ROW, block_text, may_be_too_fine, too_fine, with_decimals
 from airflow_provider_lakecommit.formats.map_text import rewriter_for
-from airflow_provider_lakecommit.formats.registry.schemas import JSON, SchemaSource
+from airflow_provider_lakecommit.formats.registry.schema_source import JSON, SchemaSource
 from airflow_provider_lakecommit.formats.unknown_fields import count_inferred, count_parsed, inferable, paths_of, varied
 from airflow_provider_lakecommit.landing import nearest
 

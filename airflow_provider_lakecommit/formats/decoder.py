@@ -21,7 +21,7 @@ from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.core import FORMATS, WITH_REGISTRY, FormatOptions
 from airflow_provider_lakecommit.formats.arrow_texts import plain_reason
-from airflow_provider_lakecommit.formats.registry.schemas import SchemaSource
+from airflow_provider_lakecommit.formats.registry.schema_source import SchemaSource
 
 ONE_BY_ONE = 16
 """Size of a refused block at which each value is tried alone."""

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 from airflow_provider_lakecommit.formats.decoder import Refusal, Reject
 from airflow_provider_lakecommit.formats.registry.framing import Framed, framed
-from airflow_provider_lakecommit.formats.registry.schemas import (
+from airflow_provider_lakecommit.formats.registry.schema_source import (
     Learned,
     RegisteredSchema,
     SchemaKey,

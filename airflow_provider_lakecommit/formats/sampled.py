@@ -2,8 +2,8 @@
 """What sampled JSON values look like: a tree of paths with the kinds seen at each, their counts and first places.
 
 Numbers are kept by their text, never through a float. Nothing is concluded here
-(:mod:`airflow_provider_lakecommit.formats.infer` does). Values that are no JSON object, or repeat a key, are counted
-with their first places.
+(:mod:`airflow_provider_lakecommit.formats.infer_values` does). Values that are no JSON object, or repeat a key, are
+counted with their first places.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from airflow_provider_lakecommit.core import SCHEMA_NAMES
 from airflow_provider_lakecommit.formats.decoder import BaseDecoder, Decoded, Decoder, Refusal, Reject, with_positions
 from airflow_provider_lakecommit.formats.framed_values import FramedReader
 from airflow_provider_lakecommit.formats.registry.framing import Framed
-from airflow_provider_lakecommit.formats.registry.schemas import AVRO, JSON, RegisteredSchema, SchemaSource
+from airflow_provider_lakecommit.formats.registry.schema_source import AVRO, JSON, RegisteredSchema, SchemaSource
 
 COLUMN = "schema"
 T = TypeVar("T")

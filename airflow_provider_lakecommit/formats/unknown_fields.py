@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from airflow_provider_lakecommit.formats.columns import Column
 from airflow_provider_lakecommit.formats.decoder import Decoded, Refusal
-from airflow_provider_lakecommit.formats.times import Suspects
+from airflow_provider_lakecommit.formats.time_values import Suspects
 
 DEEPEST = 256
 MOST_MEMBERS = 1 << 13

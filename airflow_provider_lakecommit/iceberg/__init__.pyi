@@ -20,13 +20,11 @@ from airflow_provider_lakecommit.iceberg.ledger.branch import release as release
 from airflow_provider_lakecommit.iceberg.ledger.branch import require_together as require_together
 from airflow_provider_lakecommit.iceberg.ledger.branch import restart as restart
 from airflow_provider_lakecommit.iceberg.ledger.branch import unpublished as unpublished
-from airflow_provider_lakecommit.iceberg.ledger.checks import Grounds as Grounds
-from airflow_provider_lakecommit.iceberg.ledger.checks import StagedSlice as StagedSlice
-from airflow_provider_lakecommit.iceberg.ledger.compact import Compacted as Compacted
-from airflow_provider_lakecommit.iceberg.ledger.compact import compact_table as compact_table
-from airflow_provider_lakecommit.iceberg.ledger.compact import compacted_of as compacted_of
-from airflow_provider_lakecommit.iceberg.ledger.compact import debt_of as debt_of
-from airflow_provider_lakecommit.iceberg.ledger.compact import require_present as require_present
+from airflow_provider_lakecommit.iceberg.ledger.compaction import Compacted as Compacted
+from airflow_provider_lakecommit.iceberg.ledger.compaction import compact_table as compact_table
+from airflow_provider_lakecommit.iceberg.ledger.compaction import compacted_of as compacted_of
+from airflow_provider_lakecommit.iceberg.ledger.compaction import debt_of as debt_of
+from airflow_provider_lakecommit.iceberg.ledger.compaction import require_present as require_present
 from airflow_provider_lakecommit.iceberg.ledger.delete_files import Superseded as Superseded
 from airflow_provider_lakecommit.iceberg.ledger.excess_rows import KeyRows as KeyRows
 from airflow_provider_lakecommit.iceberg.ledger.excess_rows import rekey_table as rekey_table
@@ -82,6 +80,8 @@ from airflow_provider_lakecommit.iceberg.ledger.replaced import REPLACED as REPL
 from airflow_provider_lakecommit.iceberg.ledger.replaced import Replaced as Replaced
 from airflow_provider_lakecommit.iceberg.ledger.replaced import ends_epoch as ends_epoch
 from airflow_provider_lakecommit.iceberg.ledger.replaced import replaced_of as replaced_of
+from airflow_provider_lakecommit.iceberg.ledger.slice_checks import Grounds as Grounds
+from airflow_provider_lakecommit.iceberg.ledger.slice_checks import StagedSlice as StagedSlice
 from airflow_provider_lakecommit.iceberg.ledger.stage import Attempt as Attempt
 from airflow_provider_lakecommit.iceberg.ledger.stage import Change as Change
 from airflow_provider_lakecommit.iceberg.ledger.stage import stage_untagged as stage_untagged
@@ -123,6 +123,7 @@ from airflow_provider_lakecommit.iceberg.parquet.deletes import DeletePositions 
 from airflow_provider_lakecommit.iceberg.parquet.deletes import Deletes as Deletes
 from airflow_provider_lakecommit.iceberg.parquet.deletes import deletes_of as deletes_of
 from airflow_provider_lakecommit.iceberg.parquet.deletes import write_deletes as write_deletes
+from airflow_provider_lakecommit.iceberg.parquet.fanout_writer import FanoutWriter as FanoutWriter
 from airflow_provider_lakecommit.iceberg.parquet.key_set import KeySet as KeySet
 from airflow_provider_lakecommit.iceberg.parquet.key_set import hashes as hashes
 from airflow_provider_lakecommit.iceberg.parquet.key_set import order_numbers as order_numbers
@@ -136,7 +137,6 @@ from airflow_provider_lakecommit.iceberg.parquet.rewrite import GroupedFile as G
 from airflow_provider_lakecommit.iceberg.parquet.rewrite import live_blocks as live_blocks
 from airflow_provider_lakecommit.iceberg.parquet.rewrite import physical_schema as physical_schema
 from airflow_provider_lakecommit.iceberg.parquet.statistics import Metrics as Metrics
-from airflow_provider_lakecommit.iceberg.parquet.write import FanoutWriter as FanoutWriter
 from airflow_provider_lakecommit.iceberg.schemas import DEAD_LETTER_SCHEMA as DEAD_LETTER_SCHEMA
 from airflow_provider_lakecommit.iceberg.schemas import METADATA_TYPES as METADATA_TYPES
 from airflow_provider_lakecommit.iceberg.schemas import OPTIONAL_DEAD_LETTER_COLUMNS as OPTIONAL_DEAD_LETTER_COLUMNS

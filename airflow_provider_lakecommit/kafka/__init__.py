@@ -14,6 +14,6 @@ __getattr__ = lazy_names(
         "record": "Headers NO_TIME UNREADABLE_NAME bounded_time headers_of time_of",
         "sample": "ValueOf records_at sample_of sizes",
         "source_topic": "First SourceState SourceTopics",
-        "truncation": "is_truncation",
+        "log_truncation": "is_truncation",
     },
 )

@@ -11,6 +11,7 @@ from airflow_provider_lakecommit.kafka.config import servers_of as servers_of
 from airflow_provider_lakecommit.kafka.config import unreachable as unreachable
 from airflow_provider_lakecommit.kafka.copied import PartitionLog as PartitionLog
 from airflow_provider_lakecommit.kafka.copied import position_in_copy as position_in_copy
+from airflow_provider_lakecommit.kafka.log_truncation import is_truncation as is_truncation
 from airflow_provider_lakecommit.kafka.partition_tail import CORRUPTION as CORRUPTION
 from airflow_provider_lakecommit.kafka.partition_tail import READER_SETTINGS as READER_SETTINGS
 from airflow_provider_lakecommit.kafka.partition_tail import STAYS_SECONDS as STAYS_SECONDS
@@ -30,4 +31,3 @@ from airflow_provider_lakecommit.kafka.sample import sizes as sizes
 from airflow_provider_lakecommit.kafka.source_topic import First as First
 from airflow_provider_lakecommit.kafka.source_topic import SourceState as SourceState
 from airflow_provider_lakecommit.kafka.source_topic import SourceTopics as SourceTopics
-from airflow_provider_lakecommit.kafka.truncation import is_truncation as is_truncation

@@ -23,9 +23,9 @@ from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailabl
 from airflow_provider_lakecommit.kafka.admin import ClusterAdmin, TopicFacts
 from airflow_provider_lakecommit.kafka.admin_requests import PendingAnswers, StaleTopicError
 from airflow_provider_lakecommit.kafka.config import bootstrap_servers
+from airflow_provider_lakecommit.kafka.log_truncation import diverged
 from airflow_provider_lakecommit.kafka.partition_tail import CorruptBatch, PartitionTail
 from airflow_provider_lakecommit.kafka.record import bounded_time
-from airflow_provider_lakecommit.kafka.truncation import diverged
 from airflow_provider_lakecommit.landing import meant
 
 SETTINGS_SECONDS = 300.0

@@ -67,7 +67,7 @@ __getattr__ = lazy_names(
         "table": "RESERVED wrong_with_table",
         "times": "EXAMPLES duration_of seconds_of span_of",
         "type_text": "parse_type sizes_of",
-        "transform": "DELETED ENVELOPE_ROOTS IMAGES PAYLOAD columns_of_unwrap",
+        "transform_checks": "DELETED ENVELOPE_ROOTS IMAGES PAYLOAD columns_of_unwrap",
         "upsert": "HARD IGNORE IS_DELETED SOFT require_appends require_traces wrong_columns",
         "value_sections": "columns_of_key",
     },

@@ -47,11 +47,11 @@ from airflow_provider_lakecommit.landing.times import EXAMPLES as EXAMPLES
 from airflow_provider_lakecommit.landing.times import duration_of as duration_of
 from airflow_provider_lakecommit.landing.times import seconds_of as seconds_of
 from airflow_provider_lakecommit.landing.times import span_of as span_of
-from airflow_provider_lakecommit.landing.transform import DELETED as DELETED
-from airflow_provider_lakecommit.landing.transform import ENVELOPE_ROOTS as ENVELOPE_ROOTS
-from airflow_provider_lakecommit.landing.transform import IMAGES as IMAGES
-from airflow_provider_lakecommit.landing.transform import PAYLOAD as PAYLOAD
-from airflow_provider_lakecommit.landing.transform import columns_of_unwrap as columns_of_unwrap
+from airflow_provider_lakecommit.landing.transform_checks import DELETED as DELETED
+from airflow_provider_lakecommit.landing.transform_checks import ENVELOPE_ROOTS as ENVELOPE_ROOTS
+from airflow_provider_lakecommit.landing.transform_checks import IMAGES as IMAGES
+from airflow_provider_lakecommit.landing.transform_checks import PAYLOAD as PAYLOAD
+from airflow_provider_lakecommit.landing.transform_checks import columns_of_unwrap as columns_of_unwrap
 from airflow_provider_lakecommit.landing.type_text import parse_type as parse_type
 from airflow_provider_lakecommit.landing.type_text import sizes_of as sizes_of
 from airflow_provider_lakecommit.landing.upsert import HARD as HARD

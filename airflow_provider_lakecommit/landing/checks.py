@@ -23,7 +23,7 @@ from airflow_provider_lakecommit.landing.route import TABLE_NAME, check_route, r
 from airflow_provider_lakecommit.landing.row_checks import check_row_checks, wrong_with_row_checks
 from airflow_provider_lakecommit.landing.table import wrong_with_table
 from airflow_provider_lakecommit.landing.times import EXAMPLES
-from airflow_provider_lakecommit.landing.transform import (
+from airflow_provider_lakecommit.landing.transform_checks import (
     check_functions,
     check_record_schema,
     check_transform,

@@ -40,7 +40,7 @@ from airflow_provider_lakecommit.landing.sections import (
     Window,
 )
 from airflow_provider_lakecommit.landing.spec_hash import DECODING, SHAPING, plain_values, spec_hash
-from airflow_provider_lakecommit.landing.transform import delete_values
+from airflow_provider_lakecommit.landing.transform_checks import delete_values
 from airflow_provider_lakecommit.landing.value_sections import columns_of_key
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from airflow_provider_lakecommit.operations.backfill.opening import joined_sessi
 from airflow_provider_lakecommit.operations.backfill.opening import lane_session as lane_session
 from airflow_provider_lakecommit.operations.backfill.preview import LanePreview as LanePreview
 from airflow_provider_lakecommit.operations.backfill.preview import lane_preview as lane_preview
-from airflow_provider_lakecommit.operations.backfill.replace import ReplacePreview as ReplacePreview
+from airflow_provider_lakecommit.operations.backfill.range_replacement import ReplacePreview as ReplacePreview
 from airflow_provider_lakecommit.operations.backfill.replaying import replace_lane as replace_lane
 from airflow_provider_lakecommit.operations.backfill.replaying import replaced_before as replaced_before
 from airflow_provider_lakecommit.operations.backfill.replaying import replaying_session as replaying_session
@@ -57,7 +57,6 @@ from airflow_provider_lakecommit.operations.kafka_connect.connector import known
 from airflow_provider_lakecommit.operations.kafka_connect.disposition import Disposition as Disposition
 from airflow_provider_lakecommit.operations.kafka_connect.hand_back import hand_back as hand_back
 from airflow_provider_lakecommit.operations.kafka_connect.hand_back import hand_back_preview as hand_back_preview
-from airflow_provider_lakecommit.operations.kafka_connect.preview import adoption_preview as adoption_preview
 from airflow_provider_lakecommit.operations.kafka_connect.rescue import RescueReport as RescueReport
 from airflow_provider_lakecommit.operations.kafka_connect.rescue import rescue as rescue
 from airflow_provider_lakecommit.operations.kafka_connect.rescue import unreadable as unreadable
@@ -66,6 +65,7 @@ from airflow_provider_lakecommit.operations.kafka_connect.rest import ConnectRes
 from airflow_provider_lakecommit.operations.kafka_connect.sink import CONTROL_TOPIC as CONTROL_TOPIC
 from airflow_provider_lakecommit.operations.kafka_connect.sink import commits_of_sink as commits_of_sink
 from airflow_provider_lakecommit.operations.kafka_connect.sink_offsets import By as By
+from airflow_provider_lakecommit.operations.kafka_connect.sink_preview import adoption_preview as adoption_preview
 from airflow_provider_lakecommit.operations.kafka_connect.take_over import adopt as adopt
 from airflow_provider_lakecommit.operations.maintenance.background import RunCompaction as RunCompaction
 from airflow_provider_lakecommit.operations.maintenance.compact import CompactedTable as CompactedTable

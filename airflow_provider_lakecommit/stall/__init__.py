@@ -6,10 +6,10 @@ from airflow_provider_lakecommit.core.lazy import lazy_names
 __getattr__ = lazy_names(
     __name__,
     {
-        "events": "ObservedRecord VerifiedRecords group_of is_ours observed_record",
+        "observed_events": "ObservedRecord VerifiedRecords group_of is_ours observed_record",
         "guard": "CALM Guard GuardAnswer Ruling",
         "policy": "POLICY_FIELDS StallPolicy",
-        "state": "EventKind ObservedEvent StallRules State waiting",
+        "group_state": "EventKind ObservedEvent StallRules State waiting",
         "verdict": "Diagnosis Verdict evaluate",
         "watch": "CommitWatch Commits MOST_OTHERS WatchedTopic commits_of",
     },

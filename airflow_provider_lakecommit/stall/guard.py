@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import Any
 
 from airflow_provider_lakecommit.core import CLOCKS_APART
-from airflow_provider_lakecommit.stall.state import StallRules, State, remembered
+from airflow_provider_lakecommit.stall.group_state import StallRules, State, remembered
 from airflow_provider_lakecommit.stall.verdict import Diagnosis, Verdict, evaluate
 
 HELD = frozenset({Verdict.DEAD, Verdict.STALLED})

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from airflow_provider_lakecommit.core import FAILURES_TO_BLOCK, Coverage, RangeSet, SourcePartition
-from airflow_provider_lakecommit.stall.state import (
+from airflow_provider_lakecommit.stall.group_state import (
     EventKind,
     ObservedEvent,
     OpenCycle,

@@ -10,8 +10,8 @@ from datetime import timedelta
 from typing import Any, Literal
 
 from airflow_provider_lakecommit.landing import EXAMPLES, duration_of
+from airflow_provider_lakecommit.stall.group_state import StallRules
 from airflow_provider_lakecommit.stall.guard import HELD, MOST_CYCLES, Guard
-from airflow_provider_lakecommit.stall.state import StallRules
 from airflow_provider_lakecommit.stall.verdict import Verdict
 
 ON_UNKNOWN = ("pass", "stall")

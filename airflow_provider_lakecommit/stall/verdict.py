@@ -42,7 +42,7 @@ from enum import StrEnum
 from itertools import takewhile
 
 from airflow_provider_lakecommit.core import UNBLOCK
-from airflow_provider_lakecommit.stall.state import (
+from airflow_provider_lakecommit.stall.group_state import (
     HANDOVER,
     STARTING,
     OpenCycle,

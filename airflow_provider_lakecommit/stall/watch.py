@@ -23,7 +23,10 @@ from airflow_provider_lakecommit.control import ControlRecord, ControlTopic, Con
 from airflow_provider_lakecommit.core import group_id
 from airflow_provider_lakecommit.exceptions import LakecommitError, Terminal
 from airflow_provider_lakecommit.landing import nearest
-from airflow_provider_lakecommit.stall.events import (
+from airflow_provider_lakecommit.stall.group_state import StallRules, State
+from airflow_provider_lakecommit.stall.guard import MOST_CYCLES, Guard, GuardAnswer, Ruling, rule
+from airflow_provider_lakecommit.stall.observe import observe
+from airflow_provider_lakecommit.stall.observed_events import (
     PROGRESS_KINDS,
     ObservedRecord,
     VerifiedRecords,
@@ -31,9 +34,6 @@ from airflow_provider_lakecommit.stall.events import (
     is_ours,
     observed_record,
 )
-from airflow_provider_lakecommit.stall.guard import MOST_CYCLES, Guard, GuardAnswer, Ruling, rule
-from airflow_provider_lakecommit.stall.observe import observe
-from airflow_provider_lakecommit.stall.state import StallRules, State
 from airflow_provider_lakecommit.stall.verdict import Verdict
 
 _LOG = logging.getLogger(__name__)

@@ -42,7 +42,7 @@ from airflow_provider_lakecommit.iceberg import (
     trouble_of,
 )
 from airflow_provider_lakecommit.status.other_writers import brought_back, live_rows, row_change
-from airflow_provider_lakecommit.status.replaced import copied_rows
+from airflow_provider_lakecommit.status.replacements import copied_rows
 from airflow_provider_lakecommit.status.table_history import (
     AddedFile,
     Finding,

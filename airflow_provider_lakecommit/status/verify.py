@@ -9,8 +9,8 @@ Checked per landing snapshot, by :mod:`~airflow_provider_lakecommit.status.verif
 ledger entry is dropped, loses ranges or changes without a record of it; the recorded additions of a snapshot are
 exactly the growth of its ledger; ledgers have no hole and no overlap; the records add up to the ranges; rows equal the
 record counts of the files; no token and no file path occurs twice. Only a snapshot that replaces ranges removes files
-(:mod:`~airflow_provider_lakecommit.status.replaced`). Replays of dead letters:
-:mod:`~airflow_provider_lakecommit.status.replaced`.
+(:mod:`~airflow_provider_lakecommit.status.replacements`). Replays of dead letters:
+:mod:`~airflow_provider_lakecommit.status.replacements`.
 
 Checked between the tables of a landing, on their common ranges: each range has as many dead letters as the data table
 counts rejects, and both applied the same rules, unless there are no rejects. Ranges stated by users, or in expired
@@ -40,7 +40,7 @@ from airflow_provider_lakecommit.iceberg import SnapshotKind, had_before, moved_
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.status.accounts import RangeAccounts, common_blocks, counts_in, pieces_after
 from airflow_provider_lakecommit.status.lanes import Sections, moved_text, rescanned
-from airflow_provider_lakecommit.status.replaced import (
+from airflow_provider_lakecommit.status.replacements import (
     Step,
     is_replay,
     replaced_rows,

@@ -14,7 +14,7 @@ from itertools import combinations
 from airflow_provider_lakecommit.core import Counts, Coverage, RangeSet, is_filled
 from airflow_provider_lakecommit.iceberg import SnapshotKind, had_before, merged_sections, moved_lanes, pruned_sections
 from airflow_provider_lakecommit.status.lanes import Sections, closed_wrongly, filled_of, moved_wrongly
-from airflow_provider_lakecommit.status.replaced import (
+from airflow_provider_lakecommit.status.replacements import (
     back_again,
     copied_rows,
     removal_problems,

@@ -21,7 +21,7 @@ from airflow_provider_lakecommit.core import Decision
 from airflow_provider_lakecommit.core.model import LIVE
 from airflow_provider_lakecommit.cycle import LandingSession
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.operations.decisions.audit import audit_preview, decide_audit
+from airflow_provider_lakecommit.operations.decisions.audit_decision import audit_preview, decide_audit
 from dev.servers.server import free_port
 from tests.fixtures.kafka import unique
 from tests.support.airflow_dags import CREATE, Lake, bundles, connections, write_dag

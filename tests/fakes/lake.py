@@ -23,10 +23,10 @@ from airflow_provider_lakecommit.core.model import LIVE, ControlPosition, Counts
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.iceberg.ledger.append import AppendRequest, PublishOutcome, publish
-from airflow_provider_lakecommit.iceberg.ledger.checks import StagedSlice
 from airflow_provider_lakecommit.iceberg.ledger.ledger import LedgerState, read_ledger
 from airflow_provider_lakecommit.iceberg.ledger.ledger_updates import join_table
 from airflow_provider_lakecommit.iceberg.ledger.outcome_lookup import RetryPolicy
+from airflow_provider_lakecommit.iceberg.ledger.slice_checks import StagedSlice
 from tests.fakes.catalog import FaultyCatalog
 
 NAME = "shop.orders"

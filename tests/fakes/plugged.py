@@ -19,11 +19,11 @@ from airflow_provider_lakecommit.control import control_topic
 from airflow_provider_lakecommit.core.model import Span
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
 from airflow_provider_lakecommit.cycle.session import landing_session
-from airflow_provider_lakecommit.cycle.sets import connections
+from airflow_provider_lakecommit.cycle.sets import shared_connections
 from airflow_provider_lakecommit.exceptions import ClosedError
-from airflow_provider_lakecommit.formats.evolution import records as evolve_records
+from airflow_provider_lakecommit.formats.evolution import sampled_columns as evolve_records
 from airflow_provider_lakecommit.operations.kafka_connect import connector as adopt_connector
-from airflow_provider_lakecommit.operations.kafka_connect import hand_back, preview, rescue
+from airflow_provider_lakecommit.operations.kafka_connect import hand_back, rescue, sink_preview
 from airflow_provider_lakecommit.spark import slices
 from tests.fakes.broker import MemoryAdmin, MemoryBroker, MemoryReader, MemoryRecord, MemorySource
 from tests.fakes.kafka import FakeControl
@@ -102,12 +102,12 @@ def plugged_in(broker: MemoryBroker) -> Iterator[MemoryBroker]:
         patch.setattr(adopt_connector, "members_of", lambda *_: ())
         for module in (adopt_connector, hand_back):
             patch.setattr(module, "set_group_offsets", set_group)
-        patch.setattr(connections, "ClusterAdmin", lambda *_, **__: MemoryAdmin(broker))
-        patch.setattr(connections, "ControlTopic", control)
-        patch.setattr(connections, "SourceTopics", source)
+        patch.setattr(shared_connections, "ClusterAdmin", lambda *_, **__: MemoryAdmin(broker))
+        patch.setattr(shared_connections, "ControlTopic", control)
+        patch.setattr(shared_connections, "SourceTopics", source)
         patch.setattr(rescue, "ControlTopic", control)
-        patch.setattr(preview, "SourceTopics", source)
-        patch.setattr(preview, "PartitionLog", lambda *, partition, **_: MemoryLog(broker, partition))
+        patch.setattr(sink_preview, "SourceTopics", source)
+        patch.setattr(sink_preview, "PartitionLog", lambda *, partition, **_: MemoryLog(broker, partition))
         patch.setattr(landing_session, "ControlTopic", control)
         patch.setattr(landing_session, "SourceTopics", source)
         patch.setattr(control_topic, "ControlTopic", control)

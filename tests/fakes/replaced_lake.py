@@ -41,9 +41,9 @@ from airflow_provider_lakecommit.cycle.session.landing_session import LandingSes
 from airflow_provider_lakecommit.cycle.session.tables import target_of
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.iceberg.ledger.append import PublishOutcome
-from airflow_provider_lakecommit.iceberg.ledger.checks import StagedSlice
+from airflow_provider_lakecommit.iceberg.ledger.slice_checks import StagedSlice
+from airflow_provider_lakecommit.iceberg.parquet.fanout_writer import FanoutWriter
 from airflow_provider_lakecommit.iceberg.parquet.layout import Layout
-from airflow_provider_lakecommit.iceberg.parquet.write import FanoutWriter
 from airflow_provider_lakecommit.iceberg.schemas import mark_columns
 from airflow_provider_lakecommit.status.history import read_history
 from airflow_provider_lakecommit.status.table_history import Severity

@@ -15,7 +15,7 @@ import pytest
 
 from airflow_provider_lakecommit.core import Decision
 from airflow_provider_lakecommit.exceptions import TableError
-from airflow_provider_lakecommit.operations.decisions.audit import audit_preview, decide_audit
+from airflow_provider_lakecommit.operations.decisions.audit_decision import audit_preview, decide_audit
 from tests.faults.test_routes import FIELDS, check, mixed
 from tests.support.in_memory import TOPIC, MemoryWorld, memory_world
 from tests.support.steps import check_verified

@@ -13,10 +13,10 @@ from pyiceberg.exceptions import CommitFailedException
 from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError
 from airflow_provider_lakecommit.iceberg.ledger.append import PublishOutcome, publish
-from airflow_provider_lakecommit.iceberg.ledger.checks import Grounds
 from airflow_provider_lakecommit.iceberg.ledger.ledger import Condition, LedgerState, landing_snapshots
 from airflow_provider_lakecommit.iceberg.ledger.ledger_updates import join_table, refresh_ledger, renew_epochs
 from airflow_provider_lakecommit.iceberg.ledger.outcome_lookup import RetryPolicy
+from airflow_provider_lakecommit.iceberg.ledger.slice_checks import Grounds
 from airflow_provider_lakecommit.iceberg.ledger.stage import Change, stage_untagged
 from airflow_provider_lakecommit.iceberg.ledger.swap import Swapped, compare_and_swap
 from tests.fakes.catalog import Fault

@@ -21,7 +21,7 @@ from pyiceberg.table import Table
 from airflow_provider_lakecommit.core import Decision
 from airflow_provider_lakecommit.cycle import ledger_state
 from airflow_provider_lakecommit.exceptions import DecisionError, LakecommitError, LedgerError, TableError
-from airflow_provider_lakecommit.operations.decisions.audit import HeldBack, audit_preview, decide_audit
+from airflow_provider_lakecommit.operations.decisions.audit_decision import HeldBack, audit_preview, decide_audit
 from airflow_provider_lakecommit.operations.decisions.init_preview import init_preview
 from airflow_provider_lakecommit.operations.decisions.ledger_init import ledger_init
 from airflow_provider_lakecommit.operations.decisions.operation import NothingToDoError

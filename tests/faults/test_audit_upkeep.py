@@ -23,7 +23,7 @@ from airflow_provider_lakecommit.exceptions import LedgerError, SourceError, Tab
 from airflow_provider_lakecommit.iceberg import trim_snapshots
 from airflow_provider_lakecommit.iceberg.catalog import KEEP_SNAPSHOTS
 from airflow_provider_lakecommit.operations.decisions.assertion import assert_tables, from_snapshot
-from airflow_provider_lakecommit.operations.decisions.audit import HeldBack, audit_preview, decide_audit
+from airflow_provider_lakecommit.operations.decisions.audit_decision import HeldBack, audit_preview, decide_audit
 from airflow_provider_lakecommit.operations.decisions.pause import suspend
 from airflow_provider_lakecommit.operations.maintenance.expire import expire
 from airflow_provider_lakecommit.status.status import read_status

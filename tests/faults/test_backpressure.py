@@ -19,10 +19,10 @@ from airflow_provider_lakecommit.core.log import CommitFailed, CycleClosed, Cycl
 from airflow_provider_lakecommit.core.model import LIVE
 from airflow_provider_lakecommit.core.planning.admission import pressure_of
 from airflow_provider_lakecommit.cycle.commit.prepared import prepare_for_commit
-from airflow_provider_lakecommit.cycle.outcome import RunOutcome
 from airflow_provider_lakecommit.cycle.results import Closed
 from airflow_provider_lakecommit.cycle.run.loop import LandingRunner
 from airflow_provider_lakecommit.cycle.run.pauses import REFUSED_PAUSES
+from airflow_provider_lakecommit.cycle.run_outcome import RunOutcome
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError, LakecommitError
 from airflow_provider_lakecommit.iceberg.ledger import swap
 from airflow_provider_lakecommit.iceberg.ledger.ledger import landing_snapshots
@@ -30,9 +30,9 @@ from airflow_provider_lakecommit.iceberg.ledger.outcome_lookup import RetryPolic
 from airflow_provider_lakecommit.iceberg.ledger.summary import SnapshotRecord
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
 from airflow_provider_lakecommit.spark.task import run_task
-from airflow_provider_lakecommit.stall.events import observed_record
+from airflow_provider_lakecommit.stall.group_state import StallRules, State
 from airflow_provider_lakecommit.stall.observe import observe
-from airflow_provider_lakecommit.stall.state import StallRules, State
+from airflow_provider_lakecommit.stall.observed_events import observed_record
 from airflow_provider_lakecommit.stall.verdict import Verdict, evaluate
 from tests.support.declared import changed_landing
 from tests.support.world import Killed, World, deaths, records

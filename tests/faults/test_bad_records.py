@@ -18,7 +18,7 @@ from airflow_provider_lakecommit.cycle.commit.prepared import prepare_for_commit
 from airflow_provider_lakecommit.exceptions import BlockedRangeError
 from airflow_provider_lakecommit.formats.decode_json import JsonDecoder
 from airflow_provider_lakecommit.formats.decoder import Decoded
-from airflow_provider_lakecommit.iceberg.parquet.write import FanoutWriter
+from airflow_provider_lakecommit.iceberg.parquet.fanout_writer import FanoutWriter
 from airflow_provider_lakecommit.kafka import partition_tail
 from airflow_provider_lakecommit.operations.decisions.unblock import unblock
 from airflow_provider_lakecommit.spark import read as slice_read

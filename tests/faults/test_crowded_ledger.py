@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from airflow_provider_lakecommit.control import ledger as wire_ledger
+from airflow_provider_lakecommit.control import ledger_text as wire_ledger
 from airflow_provider_lakecommit.core.log import Decision
 from airflow_provider_lakecommit.exceptions import WireError
 from airflow_provider_lakecommit.iceberg.ledger import ledger as ledger_module

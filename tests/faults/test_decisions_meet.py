@@ -22,10 +22,10 @@ from airflow_provider_lakecommit.core import LIVE, Coverage, Decision, LedgerSec
 from airflow_provider_lakecommit.cycle.commit.close import close_cycle
 from airflow_provider_lakecommit.cycle.plan.open import open_cycle
 from airflow_provider_lakecommit.cycle.session.landing_session import RunIdentity
-from airflow_provider_lakecommit.cycle.sets.connections import SetConnections, found_landings
 from airflow_provider_lakecommit.cycle.sets.expansion import landing_for
 from airflow_provider_lakecommit.cycle.sets.former import landings_to_publish
 from airflow_provider_lakecommit.cycle.sets.former_scan import former_landings, start_former
+from airflow_provider_lakecommit.cycle.sets.shared_connections import SetConnections, found_landings
 from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError, SourceError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.iceberg.ledger.ledger import read_ledger
@@ -43,9 +43,9 @@ from airflow_provider_lakecommit.operations.decisions.migrate import migrate_lan
 from airflow_provider_lakecommit.operations.decisions.migrate_preview import migration_preview
 from airflow_provider_lakecommit.operations.decisions.pause import resume, suspend
 from airflow_provider_lakecommit.operations.decisions.starts import PLAIN, Start, Way
-from airflow_provider_lakecommit.stall.events import observed_record
+from airflow_provider_lakecommit.stall.group_state import StallRules, State
 from airflow_provider_lakecommit.stall.observe import observe
-from airflow_provider_lakecommit.stall.state import StallRules, State
+from airflow_provider_lakecommit.stall.observed_events import observed_record
 from tests.fakes.broker import MemoryBroker
 from tests.fakes.plugged import plugged_in
 from tests.faults.test_attest import cut, remade

@@ -23,7 +23,7 @@ from airflow_provider_lakecommit.core.refusal import RefusalState
 from airflow_provider_lakecommit.cycle.plan import column_check
 from airflow_provider_lakecommit.cycle.plan.open import evolve_now, preview
 from airflow_provider_lakecommit.exceptions import CommitUnknownError, LakecommitError
-from airflow_provider_lakecommit.formats.evolution import records
+from airflow_provider_lakecommit.formats.evolution import sampled_columns
 from airflow_provider_lakecommit.iceberg.ledger.summary import record_of
 from airflow_provider_lakecommit.iceberg.ledger.summary_extras import EVOLVED
 from airflow_provider_lakecommit.landing import MARK_COLUMNS
@@ -519,7 +519,7 @@ def test_a_field_that_no_sample_shows_is_added_by_the_window_after_the_one_that_
     make_world: Make, produce: Produce, monkeypatch: pytest.MonkeyPatch, unknown_fields: str
 ) -> None:
     """Its place was reported by the task."""
-    monkeypatch.setattr(records, "RECORDS", 3)
+    monkeypatch.setattr(sampled_columns, "RECORDS", 3)
     world = make_world(partitions=1, create=NESTED, evolve="add", unknown_fields=unknown_fields, slice_records=40)
     some: list[dict[str, Any]] = [{"id": i, "n": i} for i in range(40)]
     some[7] |= {"lines": [{"sku": "a"}, {"rare": 2.5}], "seldom": "x"}
@@ -548,7 +548,7 @@ def test_a_range_that_is_blocked_for_what_no_sample_shows_is_read_again_with_its
     make_world: Make, produce: Produce, monkeypatch: pytest.MonkeyPatch, unknown_fields: str
 ) -> None:
     """Also if nothing else can be planned meanwhile."""
-    monkeypatch.setattr(records, "RECORDS", 3)
+    monkeypatch.setattr(sampled_columns, "RECORDS", 3)
     stated = {"evolve": "widen", "unknown_fields": unknown_fields, "dead_letter_max_records": 2}
     world = make_world(partitions=1, create=NESTED, **stated)
     some: list[dict[str, Any]] = [{"id": i, "n": i} for i in range(40)]
@@ -567,7 +567,7 @@ def test_a_value_that_no_sample_shows_widens_its_column_by_the_window_after_the_
     make_world: Make, produce: Produce, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor does the landing stop before what it has behind it: of the window that met it, a text was rejected too."""
-    monkeypatch.setattr(records, "RECORDS", 3)
+    monkeypatch.setattr(sampled_columns, "RECORDS", 3)
     stated = {"evolve": "widen", "on_incompatible": "stop", "slice_records": 20, "dead_letter_max_ratio": 1.0}
     world = make_world(partitions=1, create=NESTED, **stated)
     some: list[dict[str, Any]] = [{"id": i, "n": i} for i in range(40)]

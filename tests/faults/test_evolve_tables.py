@@ -19,7 +19,7 @@ from airflow_provider_lakecommit.core.log import Decision
 from airflow_provider_lakecommit.core.refusal import RefusalState
 from airflow_provider_lakecommit.cycle.plan.open import evolve_now
 from airflow_provider_lakecommit.exceptions import CatalogError, LakecommitError, TableError
-from airflow_provider_lakecommit.formats.evolution import records as sampling
+from airflow_provider_lakecommit.formats.evolution import sampled_columns as sampling
 from airflow_provider_lakecommit.iceberg.ledger.summary import record_of
 from airflow_provider_lakecommit.iceberg.ledger.summary_extras import EVOLVED
 from tests.faults.test_evolve import refuse_schemas

@@ -17,8 +17,8 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import ServerError
 
 from airflow_provider_lakecommit.cycle.commit import failing, publish
-from airflow_provider_lakecommit.cycle.outcome import CycleOutcome
 from airflow_provider_lakecommit.cycle.run.loop import LandingRunner
+from airflow_provider_lakecommit.cycle.run_outcome import CycleOutcome
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError, LakecommitError, TableError
 from airflow_provider_lakecommit.iceberg.ledger import swap
 from airflow_provider_lakecommit.iceberg.ledger.outcome_lookup import RetryPolicy

@@ -25,9 +25,9 @@ from pyiceberg.types import StringType
 from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.exceptions import LedgerError, TableError
 from airflow_provider_lakecommit.iceberg.ledger.append import AppendRequest, PublishOutcome
-from airflow_provider_lakecommit.iceberg.ledger.checks import Grounds
 from airflow_provider_lakecommit.iceberg.ledger.ledger import Condition, ancestry, tag_name
 from airflow_provider_lakecommit.iceberg.ledger.ledger_updates import renew_epochs
+from airflow_provider_lakecommit.iceberg.ledger.slice_checks import Grounds
 from tests.fakes.catalog import Fault
 from tests.fakes.lake import Lake, at, coverage, data_file, section, staged
 from tests.support.world import own_columns

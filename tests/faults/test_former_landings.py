@@ -14,9 +14,9 @@ import pytest
 from airflow_provider_lakecommit.cli.runs.land_set import landing_of
 from airflow_provider_lakecommit.cycle.commit.close import close_cycle
 from airflow_provider_lakecommit.cycle.session.landing_session import RunIdentity
-from airflow_provider_lakecommit.cycle.sets.connections import SetConnections, found_landings
 from airflow_provider_lakecommit.cycle.sets.former import landings_to_publish
 from airflow_provider_lakecommit.cycle.sets.former_scan import former_landings, start_former
+from airflow_provider_lakecommit.cycle.sets.shared_connections import SetConnections, found_landings
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from tests.faults.test_lanes import lane
 from tests.support.set_world import SetWorld

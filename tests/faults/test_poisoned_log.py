@@ -21,15 +21,15 @@ from airflow_provider_lakecommit.cli.control_log import control_log
 from airflow_provider_lakecommit.cli.status import _text
 from airflow_provider_lakecommit.cli.terminal.output import Output
 from airflow_provider_lakecommit.cli.watch import GroupVerdicts, stall
-from airflow_provider_lakecommit.control.backlog import BacklogWatch
+from airflow_provider_lakecommit.control.backlog_reader import BacklogWatch
 from airflow_provider_lakecommit.control.control_topic import ControlTopic
 from airflow_provider_lakecommit.control.control_writer import ControlWriter
 from airflow_provider_lakecommit.control.events import decode, encode, head
 from airflow_provider_lakecommit.control.headers import HEADER, find
 from airflow_provider_lakecommit.control.payloads import DataWritten
 from airflow_provider_lakecommit.control.records import Outgoing
+from airflow_provider_lakecommit.stall.group_state import StallRules
 from airflow_provider_lakecommit.stall.guard import Guard
-from airflow_provider_lakecommit.stall.state import StallRules
 from airflow_provider_lakecommit.stall.watch import CommitWatch, WatchedTopic, commits_of
 from airflow_provider_lakecommit.status.doctor.lake import headroom
 from airflow_provider_lakecommit.status.status import Status, read_status

@@ -19,9 +19,9 @@ from uuid import UUID
 import pytest
 
 from airflow_provider_lakecommit.iceberg.ledger.append import AppendRequest, PublishOutcome, publish
-from airflow_provider_lakecommit.iceberg.ledger.checks import StagedSlice
 from airflow_provider_lakecommit.iceberg.ledger.ledger import landing_snapshots
 from airflow_provider_lakecommit.iceberg.ledger.outcome_lookup import RetryPolicy
+from airflow_provider_lakecommit.iceberg.ledger.slice_checks import StagedSlice
 from tests.fakes.lake import Lake, section, staged
 from tests.support.waiting import PATIENCE
 

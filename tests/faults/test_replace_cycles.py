@@ -16,7 +16,7 @@ import pytest
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange
 from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError
 from airflow_provider_lakecommit.iceberg.ledger.ledger import read_ledger
-from airflow_provider_lakecommit.operations.backfill.replace import ReplacePreview, replace, replace_preview
+from airflow_provider_lakecommit.operations.backfill.range_replacement import ReplacePreview, replace, replace_preview
 from tests.support.steps import check_verified
 from tests.support.waiting import PATIENCE
 from tests.support.world import Killed, When, World, deaths, records

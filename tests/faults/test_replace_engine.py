@@ -16,7 +16,7 @@ from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.iceberg.ledger.ledger import read_ledger
 from airflow_provider_lakecommit.iceberg.ledger.replaced import Replaced
-from airflow_provider_lakecommit.operations.backfill.replace import replace, replace_preview
+from airflow_provider_lakecommit.operations.backfill.range_replacement import replace, replace_preview
 from dev.servers.engine import Engine
 from tests.support.messes import CREATE
 from tests.support.steps import check_verified

@@ -28,9 +28,9 @@ from airflow_provider_lakecommit.iceberg.ledger.replace import Removal, replace_
 from airflow_provider_lakecommit.iceberg.ledger.summary import SnapshotKind
 from airflow_provider_lakecommit.iceberg.ledger.swap import Swapped
 from airflow_provider_lakecommit.iceberg.parquet.parquet import OpenFile
-from airflow_provider_lakecommit.operations.backfill import replace as replacing
+from airflow_provider_lakecommit.operations.backfill import range_replacement as replacing
 from airflow_provider_lakecommit.operations.backfill.copier import Copier
-from airflow_provider_lakecommit.operations.backfill.replace import ReplacePreview, replace, replace_preview
+from airflow_provider_lakecommit.operations.backfill.range_replacement import ReplacePreview, replace, replace_preview
 from tests.fakes.catalog import Fault
 from tests.fakes.lake import coverage
 from tests.fakes.position_deletes import delete_equal, delete_positions

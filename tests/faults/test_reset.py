@@ -16,7 +16,7 @@ from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.cycle.plan.known import ledger_state
 from airflow_provider_lakecommit.cycle.plan.open import preview
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
-from airflow_provider_lakecommit.operations.backfill.replace import replace
+from airflow_provider_lakecommit.operations.backfill.range_replacement import replace
 from airflow_provider_lakecommit.operations.backfill.request import lane_request
 from airflow_provider_lakecommit.operations.decisions import delete_back as delete_back_module
 from airflow_provider_lakecommit.operations.decisions.delete_back import DeleteBack, delete_back, delete_preview

@@ -32,10 +32,10 @@ from airflow_provider_lakecommit.operations.kafka_connect import hand_back as ha
 from airflow_provider_lakecommit.operations.kafka_connect import rescue as rescuing
 from airflow_provider_lakecommit.operations.kafka_connect.connector import KnownConnector, known_connector, rescue_of
 from airflow_provider_lakecommit.operations.kafka_connect.hand_back import hand_back
-from airflow_provider_lakecommit.operations.kafka_connect.preview import AdoptionPreview, adoption_preview
 from airflow_provider_lakecommit.operations.kafka_connect.rescue import RescueReport
 from airflow_provider_lakecommit.operations.kafka_connect.rest import ConnectorStatus, ConnectRest, Part
 from airflow_provider_lakecommit.operations.kafka_connect.sink_offsets import By
+from airflow_provider_lakecommit.operations.kafka_connect.sink_preview import AdoptionPreview, adoption_preview
 from airflow_provider_lakecommit.operations.kafka_connect.take_over import adopt
 from tests.support.campaign.sink import CONTROL, GROUP, NAME, land_by_sink, make_table
 from tests.support.in_memory import TOPIC, MemoryWorld, memory_world

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from airflow_provider_lakecommit.cycle.plan.open import preview
-from airflow_provider_lakecommit.status.doctor import upserts as checks
+from airflow_provider_lakecommit.status.doctor import upsert_costs as checks
 from airflow_provider_lakecommit.status.doctor.finding import CheckResult, Level
 from tests.faults.test_upserts import JSON, Model
 from tests.support.world import World

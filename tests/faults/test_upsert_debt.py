@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_lakecommit.iceberg.ledger.compact import debt_of
+from airflow_provider_lakecommit.iceberg.ledger.compaction import debt_of
 from airflow_provider_lakecommit.operations.maintenance.compact import compact
 from tests.support.in_memory import MemoryWorld, memory_world
 from tests.support.steps import check_verified

@@ -19,7 +19,7 @@ from duckdb_extensions import import_extension
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.operations.backfill.preview import lane_preview
-from airflow_provider_lakecommit.operations.backfill.replace import replace_preview
+from airflow_provider_lakecommit.operations.backfill.range_replacement import replace_preview
 from airflow_provider_lakecommit.operations.dead_letters.dead_letter import Selection
 from airflow_provider_lakecommit.operations.dead_letters.replay import replay
 from airflow_provider_lakecommit.operations.decisions.starts import Way

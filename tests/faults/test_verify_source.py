@@ -479,7 +479,7 @@ def test_a_replayed_dead_letter_is_compared_in_no_table(tmp_path: Path, monkeypa
             ledger = ledger_state(session, "shop.rows")
         assert ledger is not None
         (before,) = ledger.sections[0].evaluated
-        monkeypatch.setattr("airflow_provider_lakecommit.operations.proof.plan.rules_of", lambda *_: before)
+        monkeypatch.setattr("airflow_provider_lakecommit.operations.proof.source_plan.rules_of", lambda *_: before)
         proof, found = proof_of(world)
         assert {n: {k: len(c) for k, c in o.items()} for n, o in proof.others.items()} == {
             "shop.rows": {"replayed": 1},
@@ -631,7 +631,7 @@ def test_records_that_the_source_removes_meanwhile_are_counted(world: World) -> 
 def test_keys_whose_records_the_source_removes_meanwhile_are_not_of_no_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("airflow_provider_lakecommit.operations.proof.plan.SLICE_RECORDS", 5)
+    monkeypatch.setattr("airflow_provider_lakecommit.operations.proof.source_plan.SLICE_RECORDS", 5)
     with memory_world(tmp_path, **{**JSON, "metadata_columns": True}) as world:
         world.send(*[(json.dumps({"id": n}), json.dumps({"name": "a"})) for n in range(10)])
 

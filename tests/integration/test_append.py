@@ -18,7 +18,6 @@ from pyiceberg.types import StringType
 from airflow_provider_lakecommit.core.identity import token
 from airflow_provider_lakecommit.core.model import ControlPosition, Counts
 from airflow_provider_lakecommit.exceptions import LedgerError, TableError
-from airflow_provider_lakecommit.iceberg.ledger.checks import Grounds
 from airflow_provider_lakecommit.iceberg.ledger.ledger import Condition, landing_snapshots, tag_name
 from airflow_provider_lakecommit.iceberg.ledger.ledger_by_hand import set_section
 from airflow_provider_lakecommit.iceberg.ledger.ledger_updates import (
@@ -29,6 +28,7 @@ from airflow_provider_lakecommit.iceberg.ledger.ledger_updates import (
 )
 from airflow_provider_lakecommit.iceberg.ledger.manifests import TIER
 from airflow_provider_lakecommit.iceberg.ledger.overwrite import OverwritingFiles, Rewrite
+from airflow_provider_lakecommit.iceberg.ledger.slice_checks import Grounds
 from airflow_provider_lakecommit.iceberg.ledger.summary import LogPoint, SnapshotKind
 from tests.fakes.lake import CONTROL, Lake, at, coverage, data_file, section, spans, staged
 from tests.fakes.position_deletes import delete_equal

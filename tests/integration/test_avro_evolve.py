@@ -12,7 +12,7 @@ import fastavro
 import pytest
 
 from airflow_provider_lakecommit.exceptions import RegistryError, SpecError
-from airflow_provider_lakecommit.formats.evolution import records
+from airflow_provider_lakecommit.formats.evolution import sampled_columns
 from airflow_provider_lakecommit.formats.evolution.paths import paths_in
 from airflow_provider_lakecommit.landing import MARK_COLUMNS
 from airflow_provider_lakecommit.landing.registry import with_registry
@@ -131,7 +131,7 @@ def test_a_schema_that_was_met_before_wants_its_columns_and_stops_nothing_any_mo
     world: World, produce: Produce, fake: FakeRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It came in the middle of a window and went again, beyond the sample."""
-    monkeypatch.setattr(records, "RECORDS", 3)
+    monkeypatch.setattr(sampled_columns, "RECORDS", 3)
     world.landing = changed_landing(world.landing, on_incompatible="stop")
     send(world, produce, fake, OLD, *({"id": i, "country": "DE"} for i in range(5)))
     seldom = record("Order", id="long", country="int", extra="string")

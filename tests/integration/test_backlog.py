@@ -11,7 +11,7 @@ from contextlib import aclosing, closing
 
 import pytest
 
-from airflow_provider_lakecommit.control.backlog import BacklogWatch
+from airflow_provider_lakecommit.control.backlog_reader import BacklogWatch
 from airflow_provider_lakecommit.triggers.backlog import BacklogTrigger
 from tests.support.waiting import until
 from tests.support.world import World, records

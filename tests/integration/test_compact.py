@@ -31,14 +31,14 @@ from airflow_provider_lakecommit.cycle.results import Closed, PublishedSnapshot
 from airflow_provider_lakecommit.iceberg import Tables
 from airflow_provider_lakecommit.iceberg.catalog import KEEP_SNAPSHOTS
 from airflow_provider_lakecommit.iceberg.ledger import trim
-from airflow_provider_lakecommit.iceberg.ledger.compact import compacted_of, debt_of
+from airflow_provider_lakecommit.iceberg.ledger.compaction import compacted_of, debt_of
 from airflow_provider_lakecommit.iceberg.ledger.ledger import landing_snapshots
 from airflow_provider_lakecommit.iceberg.ledger.overwrite import Rewrite
 from airflow_provider_lakecommit.iceberg.ledger.stage import Change, stage
 from airflow_provider_lakecommit.iceberg.ledger.summary import SnapshotKind, SnapshotRecord, to_summary
 from airflow_provider_lakecommit.iceberg.ledger.trim import expire_older
 from airflow_provider_lakecommit.landing import Maintain
-from airflow_provider_lakecommit.operations.backfill.replace import replace_preview
+from airflow_provider_lakecommit.operations.backfill.range_replacement import replace_preview
 from airflow_provider_lakecommit.operations.maintenance import compact as compaction
 from airflow_provider_lakecommit.operations.maintenance.background import RunCompaction
 from airflow_provider_lakecommit.operations.maintenance.compact import CompactedTable, compact

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from airflow_provider_lakecommit.cycle.commit.prepared import prepare_for_commit
-from airflow_provider_lakecommit.cycle.plan.headroom import Watch, request
+from airflow_provider_lakecommit.cycle.plan.headroom_watch import Watch, request
 from airflow_provider_lakecommit.kafka.admin import ClusterAdmin
 from airflow_provider_lakecommit.status.status import Status, read_status, to_dict
 from tests.support.declared import landing_of

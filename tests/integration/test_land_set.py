@@ -12,8 +12,8 @@ from pyiceberg.catalog import load_catalog
 from airflow_provider_lakecommit.cycle.plan.open import preview
 from airflow_provider_lakecommit.cycle.results import Opened
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
-from airflow_provider_lakecommit.cycle.sets.connections import SetConnections, found_landings
 from airflow_provider_lakecommit.cycle.sets.plans import plans_of
+from airflow_provider_lakecommit.cycle.sets.shared_connections import SetConnections, found_landings
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.landing import load_set
 from tests.fixtures.kafka import delete_topic

@@ -16,10 +16,10 @@ from confluent_kafka.admin import AdminClient
 from airflow_provider_lakecommit.control.records import read_entry
 from airflow_provider_lakecommit.core.log import CycleClosed, CycleOpened
 from airflow_provider_lakecommit.core.model import LIVE
-from airflow_provider_lakecommit.cycle.outcome import CycleOutcome
 from airflow_provider_lakecommit.cycle.plan.resume import cycles_of
 from airflow_provider_lakecommit.cycle.run import pauses
 from airflow_provider_lakecommit.cycle.run.loop import LandingRunner
+from airflow_provider_lakecommit.cycle.run_outcome import CycleOutcome
 from airflow_provider_lakecommit.exceptions import LakecommitError, SparkJobError, SpecError
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
 from airflow_provider_lakecommit.spark.launch.base import EarlierWorkError

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from airflow_provider_lakecommit.control.backlog import BacklogWatch
+from airflow_provider_lakecommit.control.backlog_reader import BacklogWatch
 from airflow_provider_lakecommit.kafka.record import UNREADABLE_NAME
 from airflow_provider_lakecommit.status.status import read_status, to_dict
 from tests.support.declared import changed_landing

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient, SchemaRegistryError
 
 from airflow_provider_lakecommit.formats.registry.client import SchemaRegistry
-from airflow_provider_lakecommit.formats.registry.schemas import UnknownSchemaError
+from airflow_provider_lakecommit.formats.registry.schema_source import UnknownSchemaError
 from dev.servers.schema_registry import SchemaRegistryServer
 from tests.fakes.registry import FakeRegistry
 

@@ -35,7 +35,7 @@ from airflow_provider_lakecommit.iceberg.ledger.summary import SnapshotKind, Sna
 from airflow_provider_lakecommit.iceberg.ledger.swap import Swapped
 from airflow_provider_lakecommit.iceberg.parquet import parquet_rows
 from airflow_provider_lakecommit.operations.backfill import survey
-from airflow_provider_lakecommit.operations.backfill.replace import (
+from airflow_provider_lakecommit.operations.backfill.range_replacement import (
     ReplacePreview,
     check_rows,
     replace,

@@ -26,8 +26,8 @@ from airflow_provider_lakecommit.core.blocks import FAILURES_TO_BLOCK
 from airflow_provider_lakecommit.core.model import ReadPosition, Span
 from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
 from airflow_provider_lakecommit.exceptions import ControlTopicError, LakecommitError, SourceError
+from airflow_provider_lakecommit.kafka.log_truncation import diverged
 from airflow_provider_lakecommit.kafka.sample import sample
-from airflow_provider_lakecommit.kafka.truncation import diverged
 from airflow_provider_lakecommit.spark.read import SliceReader
 from airflow_provider_lakecommit.status.doctor.brokers import brokers
 from airflow_provider_lakecommit.status.doctor.finding import Level

@@ -20,7 +20,7 @@ from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, Sour
 from airflow_provider_lakecommit.exceptions import SourceUnavailableError
 from airflow_provider_lakecommit.formats.evolution.changes import Change, evolution
 from airflow_provider_lakecommit.formats.evolution.inferred import InferredTypes, RecordSample, TypeSource, source_for
-from airflow_provider_lakecommit.formats.evolution.records import RecordsSource
+from airflow_provider_lakecommit.formats.evolution.sampled_columns import RecordsSource
 from airflow_provider_lakecommit.kafka.sample import records_at
 from airflow_provider_lakecommit.landing import Landing
 
@@ -115,7 +115,7 @@ def test_for_a_table_that_has_all_of_it_nothing_is_to_be_done(
 def test_brokers_that_do_not_answer_are_an_error_and_no_empty_answer(
     made: type[TypeSource], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("airflow_provider_lakecommit.formats.evolution.records.SECONDS", 1.0)
+    monkeypatch.setattr("airflow_provider_lakecommit.formats.evolution.sampled_columns.SECONDS", 1.0)
     missing = Coverage.of([(SourcePartition("orders", 0, "id"), OffsetRange(0, 10))])
     with pytest.raises(SourceUnavailableError, match="reading orders"):
         infer(made(LANDING, {"bootstrap.servers": "127.0.0.1:1"}), TABLE, missing)

@@ -21,13 +21,13 @@ from airflow_provider_lakecommit.control.control_topic import ControlTopic
 from airflow_provider_lakecommit.control.records import read_entries
 from airflow_provider_lakecommit.core.log import CommitFailed, CycleClosed, CycleOpened, Entry, TablePublished
 from airflow_provider_lakecommit.core.model import LIVE, Cycle
-from airflow_provider_lakecommit.cycle.outcome import CycleOutcome
 from airflow_provider_lakecommit.cycle.run.loop import LandingRunner
+from airflow_provider_lakecommit.cycle.run_outcome import CycleOutcome
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity
 from airflow_provider_lakecommit.exceptions import LakecommitError
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
 from airflow_provider_lakecommit.spark.task import run_task
-from airflow_provider_lakecommit.stall.state import StallRules
+from airflow_provider_lakecommit.stall.group_state import StallRules
 from airflow_provider_lakecommit.stall.verdict import Verdict
 from tests.support.steps import check_verified
 from tests.support.world import World, records

@@ -12,7 +12,7 @@ from functools import partial
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from airflow_provider_lakecommit.cycle.outcome import CycleOutcome
+from airflow_provider_lakecommit.cycle.run_outcome import CycleOutcome
 from airflow_provider_lakecommit.exceptions import ControlTopicError, SourceUnavailableError, Terminal
 from dev.servers.kafka import Broker
 from dev.servers.toxiproxy import Proxy

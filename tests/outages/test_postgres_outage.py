@@ -16,7 +16,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from airflow_provider_lakecommit.core.log import CycleOpened
-from airflow_provider_lakecommit.cycle.outcome import CycleOutcome
+from airflow_provider_lakecommit.cycle.run_outcome import CycleOutcome
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError
 from airflow_provider_lakecommit.iceberg import catalog as table
 from airflow_provider_lakecommit.iceberg.ledger import swap

@@ -20,7 +20,7 @@ from pyiceberg.table.update import (
     TableRequirement,
 )
 
-from airflow_provider_lakecommit.cycle.outcome import CycleOutcome
+from airflow_provider_lakecommit.cycle.run_outcome import CycleOutcome
 from airflow_provider_lakecommit.exceptions import CommitUnknownError
 from airflow_provider_lakecommit.iceberg.ledger.ledger import tag_name
 from airflow_provider_lakecommit.iceberg.ledger.stage import Change, stage

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_lakecommit.cycle.outcome import CycleOutcome
+from airflow_provider_lakecommit.cycle.run_outcome import CycleOutcome
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError, SpecError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.iceberg.ledger.stage import Change, stage_untagged

@@ -12,7 +12,7 @@ import pytest
 
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange
 from airflow_provider_lakecommit.iceberg.ledger.ledger import read_ledger
-from airflow_provider_lakecommit.operations.backfill.replace import replace, replace_preview
+from airflow_provider_lakecommit.operations.backfill.range_replacement import replace, replace_preview
 from tests.rest.gateway import Answer, Forward, Gateway, Once, Request
 from tests.support.steps import check_verified
 from tests.support.world import World, records

@@ -18,9 +18,9 @@ from uuid import uuid4
 import pytest
 
 from airflow_provider_lakecommit.core.log import CycleOpened
-from airflow_provider_lakecommit.cycle.outcome import CycleOutcome
 from airflow_provider_lakecommit.cycle.results import Opened
 from airflow_provider_lakecommit.cycle.run.loop import LandingRunner
+from airflow_provider_lakecommit.cycle.run_outcome import CycleOutcome
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.cycle.session.secrets import secrets_for
 from airflow_provider_lakecommit.iceberg.catalog import Tables

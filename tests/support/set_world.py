@@ -12,9 +12,9 @@ from airflow_provider_lakecommit.cycle.commit.close import close_cycle
 from airflow_provider_lakecommit.cycle.plan.open import open_cycle
 from airflow_provider_lakecommit.cycle.results import Closed, Opened
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity
-from airflow_provider_lakecommit.cycle.sets.connections import SetConnections, for_all, found_landings
 from airflow_provider_lakecommit.cycle.sets.former_scan import start_former
 from airflow_provider_lakecommit.cycle.sets.plans import SetPlans, plans_of
+from airflow_provider_lakecommit.cycle.sets.shared_connections import SetConnections, for_all, found_landings
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.landing import LandingSetSpec, load_set
 from tests.support.shop import Shop

@@ -28,12 +28,12 @@ from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, Sour
 from airflow_provider_lakecommit.cycle.session.tables import target_of
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.iceberg.ledger.append import AppendRequest, PublishOutcome, publish
-from airflow_provider_lakecommit.iceberg.ledger.checks import StagedSlice
 from airflow_provider_lakecommit.iceberg.ledger.ledger import read_ledger
 from airflow_provider_lakecommit.iceberg.ledger.ledger_updates import change_section, join_table
+from airflow_provider_lakecommit.iceberg.ledger.slice_checks import StagedSlice
 from airflow_provider_lakecommit.iceberg.ledger.summary import SnapshotKind
 from airflow_provider_lakecommit.iceberg.ledger.upsert_rule import UpsertRule
-from airflow_provider_lakecommit.iceberg.parquet.write import FanoutWriter
+from airflow_provider_lakecommit.iceberg.parquet.fanout_writer import FanoutWriter
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.spark.upserts import LastChanges, UpsertDecoder, tombstone_target
 

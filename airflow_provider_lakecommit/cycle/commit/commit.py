@@ -30,8 +30,8 @@ from airflow_provider_lakecommit.core import CycleState, TableLedger
 from airflow_provider_lakecommit.cycle.commit.prepared import prepare_table
 from airflow_provider_lakecommit.cycle.commit.publish import TablePublisher
 from airflow_provider_lakecommit.cycle.commit.refusals import Refusals, block_over_ratio
+from airflow_provider_lakecommit.cycle.plan.ready_tables import PreparedTable
 from airflow_provider_lakecommit.cycle.plan.start import cycle_of_ticket
-from airflow_provider_lakecommit.cycle.plan.tables import PreparedTable
 from airflow_provider_lakecommit.cycle.results import CycleTicket, PublishedSnapshot
 from airflow_provider_lakecommit.cycle.session.landing_session import FoldedLog, LandingSession
 from airflow_provider_lakecommit.exceptions import ClosedError, ControlTopicError, FencedError, LakecommitError

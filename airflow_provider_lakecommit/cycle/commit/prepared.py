@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tables of a commit: as they are now, each for itself.
 
-Contract: as :mod:`~airflow_provider_lakecommit.cycle.plan.tables`, without initial entries. Tables are isolated: a
-failing one is named and does not delay the others.
+Contract: as :mod:`~airflow_provider_lakecommit.cycle.plan.ready_tables`, without initial entries. Tables are isolated:
+a failing one is named and does not delay the others.
 """
 
 from __future__ import annotations
 
 from airflow_provider_lakecommit.cycle.plan.known import check_first_run, check_lane_open
 from airflow_provider_lakecommit.cycle.plan.ledger_upkeep import LedgerUpkeep
-from airflow_provider_lakecommit.cycle.plan.tables import (
+from airflow_provider_lakecommit.cycle.plan.ready_tables import (
     Prepared,
     PreparedTable,
     after_sink,

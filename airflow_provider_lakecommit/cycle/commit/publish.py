@@ -37,9 +37,9 @@ from airflow_provider_lakecommit.core.settle import settle
 from airflow_provider_lakecommit.cycle.commit.refresh import is_behind, position_after, refresh
 from airflow_provider_lakecommit.cycle.commit.refusals import Refusals, within_ratio
 from airflow_provider_lakecommit.cycle.commit.reported import hidden_record, report_problem, staged_slice
+from airflow_provider_lakecommit.cycle.plan.ready_tables import PreparedTable, prepared_table
 from airflow_provider_lakecommit.cycle.plan.resume import published_before, snapshot_of
-from airflow_provider_lakecommit.cycle.plan.tables import PreparedTable, prepared_table
-from airflow_provider_lakecommit.cycle.plan.truncation import truncated
+from airflow_provider_lakecommit.cycle.plan.truncation_check import truncated
 from airflow_provider_lakecommit.cycle.results import CycleTicket, PublishedSnapshot
 from airflow_provider_lakecommit.cycle.session.landing_session import FoldedLog, LandingSession
 from airflow_provider_lakecommit.exceptions import LakecommitError, TableError

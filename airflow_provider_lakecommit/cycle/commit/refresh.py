@@ -15,7 +15,7 @@ from datetime import timedelta
 from uuid import UUID
 
 from airflow_provider_lakecommit.core import UNKNOWN, AcceptedSlice, ControlPosition, Coverage, CycleClosed
-from airflow_provider_lakecommit.cycle.plan.tables import PreparedTable
+from airflow_provider_lakecommit.cycle.plan.ready_tables import PreparedTable
 from airflow_provider_lakecommit.cycle.session.landing_session import FoldedLog, LandingSession
 from airflow_provider_lakecommit.iceberg import expiry_age_ms, needs_refresh, refresh_ledger
 

@@ -27,8 +27,8 @@ from uuid import UUID
 
 from airflow_provider_lakecommit.core import Cycle
 from airflow_provider_lakecommit.cycle.jobs.write import GroupWrite, JobOutcome
-from airflow_provider_lakecommit.cycle.outcome import CycleOutcome, Written
 from airflow_provider_lakecommit.cycle.results import Closed, GroupResult, GroupTicket, Opened
+from airflow_provider_lakecommit.cycle.run_outcome import CycleOutcome, Written
 from airflow_provider_lakecommit.cycle.session.early_end import end_job
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity
 from airflow_provider_lakecommit.cycle.session.progress import Progress, report_progress

@@ -40,7 +40,7 @@ from airflow_provider_lakecommit.core import (
     SourcePartition,
     empty_plan,
 )
-from airflow_provider_lakecommit.cycle.plan.tables import Prepared
+from airflow_provider_lakecommit.cycle.plan.ready_tables import Prepared
 from airflow_provider_lakecommit.cycle.session.landing_session import FoldedLog, LandingSession
 from airflow_provider_lakecommit.cycle.session.tables import evolves_by_sql, sql_types
 from airflow_provider_lakecommit.exceptions import CommitRefusedError, CommitUnknownError, TableError

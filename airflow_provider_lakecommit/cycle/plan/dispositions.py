@@ -38,7 +38,7 @@ from airflow_provider_lakecommit.core import (
     unmarked,
     voidable_slices,
 )
-from airflow_provider_lakecommit.cycle.plan.tables import Prepared, PreparedTable
+from airflow_provider_lakecommit.cycle.plan.ready_tables import Prepared, PreparedTable
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.iceberg import ancestry, record_of, sections_of
 from airflow_provider_lakecommit.landing import Landing

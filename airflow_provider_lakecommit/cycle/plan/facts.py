@@ -32,7 +32,7 @@ from airflow_provider_lakecommit.core import (
 )
 from airflow_provider_lakecommit.cycle.plan.column_check import ColumnCheck, refused, stops
 from airflow_provider_lakecommit.cycle.plan.dispositions import check_agreement, check_dispositions
-from airflow_provider_lakecommit.cycle.plan.tables import Prepared, PreparedTable, Reading
+from airflow_provider_lakecommit.cycle.plan.ready_tables import Prepared, PreparedTable, Reading
 from airflow_provider_lakecommit.cycle.session.tables import differences
 from airflow_provider_lakecommit.iceberg import DELETED, LOOKED_UP, SUPERSEDED, key_text, landing_snapshots
 from airflow_provider_lakecommit.landing import Landing

@@ -48,8 +48,8 @@ from airflow_provider_lakecommit.core import (
     Watermark,
     set_of,
 )
+from airflow_provider_lakecommit.cycle.plan.lane_sections import initial_position, new_section, positions_at
 from airflow_provider_lakecommit.cycle.plan.reports import endangered, known_section
-from airflow_provider_lakecommit.cycle.plan.sections import initial_position, new_section, positions_at
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.exceptions import LedgerError, TableError
 from airflow_provider_lakecommit.iceberg import LedgerState, read_ledger

@@ -41,8 +41,8 @@ from airflow_provider_lakecommit.core import (
     removed,
 )
 from airflow_provider_lakecommit.cycle.plan.known import joining_offsets
+from airflow_provider_lakecommit.cycle.plan.lane_sections import position_at_end
 from airflow_provider_lakecommit.cycle.plan.reports import endangered, pending_of, unsigned_ranges, unsigned_text
-from airflow_provider_lakecommit.cycle.plan.sections import position_at_end
 from airflow_provider_lakecommit.cycle.session.landing_session import BEYOND, LandingSession
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
 from airflow_provider_lakecommit.iceberg import (

@@ -8,8 +8,8 @@ has. If the window's records need other columns of the data table, these are cha
 (:mod:`~airflow_provider_lakecommit.cycle.plan.column_check`), and everything is read again. A refused window opens with
 an empty plan, so that its commit can drain pending slices.
 
-Four steps: :func:`~airflow_provider_lakecommit.cycle.plan.tables.read` makes the tables ready and reads them,
-:mod:`~airflow_provider_lakecommit.cycle.plan.observe` reads what the window depends on,
+Four steps: :func:`~airflow_provider_lakecommit.cycle.plan.ready_tables.read` makes the tables ready and reads them,
+:mod:`~airflow_provider_lakecommit.cycle.plan.read_landing_state` reads what the window depends on,
 :func:`~airflow_provider_lakecommit.cycle.plan.facts.decide` decides, and
 :mod:`~airflow_provider_lakecommit.cycle.plan.start` sends. They are repeated after a lost race, a change of columns, or
 a cycle of another program under this run's id.
@@ -28,9 +28,10 @@ from uuid import UUID
 from airflow_provider_lakecommit.core import Coverage, Decision, OffsetRange, abandoned
 from airflow_provider_lakecommit.cycle.plan.column_check import ColumnCheck, column_check, evolve, is_due
 from airflow_provider_lakecommit.cycle.plan.facts import Facts, decide
-from airflow_provider_lakecommit.cycle.plan.headroom import plan_lines, plan_threshold, request
+from airflow_provider_lakecommit.cycle.plan.headroom_watch import plan_lines, plan_threshold, request
 from airflow_provider_lakecommit.cycle.plan.ledger_upkeep import SpecWaits
-from airflow_provider_lakecommit.cycle.plan.observe import observe
+from airflow_provider_lakecommit.cycle.plan.read_landing_state import observe
+from airflow_provider_lakecommit.cycle.plan.ready_tables import Reading, read
 from airflow_provider_lakecommit.cycle.plan.reports import missing_ranges
 from airflow_provider_lakecommit.cycle.plan.start import (
     MAX_RACES,
@@ -43,7 +44,6 @@ from airflow_provider_lakecommit.cycle.plan.start import (
     opened_without_tables,
     start,
 )
-from airflow_provider_lakecommit.cycle.plan.tables import Reading, read
 from airflow_provider_lakecommit.cycle.results import CycleTicket, Opened
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity, cycle_id_of
 from airflow_provider_lakecommit.cycle.session.tables import contradiction

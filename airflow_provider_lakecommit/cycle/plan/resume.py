@@ -25,7 +25,7 @@ from pyiceberg.table.metadata import TableMetadata
 from airflow_provider_lakecommit.core import CycleClosed, CycleState, total_of
 from airflow_provider_lakecommit.core.fold import fold
 from airflow_provider_lakecommit.cycle.plan.known import all_entries
-from airflow_provider_lakecommit.cycle.plan.tables import PreparedTable
+from airflow_provider_lakecommit.cycle.plan.ready_tables import PreparedTable
 from airflow_provider_lakecommit.cycle.results import Closed, PublishedSnapshot
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity, cycle_id_of
 from airflow_provider_lakecommit.iceberg import SnapshotRecord, landing_snapshots

@@ -4,7 +4,7 @@
 Contract: :class:`Follow` has the interface of the loop that it drives
 (:class:`~airflow_provider_lakecommit.cycle.run.loop.LandingRunner`) and yields cycles once they are closed. Between
 them it checks the ends of the source, rarely while nothing arrives, and opens the next window when
-:mod:`~airflow_provider_lakecommit.cycle.run.window` says so. Without new records a cycle is opened only every few
+:mod:`~airflow_provider_lakecommit.cycle.run.next_window` says so. Without new records a cycle is opened only every few
 minutes. While it is behind, windows follow at once, each as large as the backlog or the landing's limits allow. It ends
 when it is stopped, when its time is over, ``over`` returns True, or a later run of its DAG has taken over
 (:mod:`~airflow_provider_lakecommit.cycle.run.successor`): it then opens no window, and finishes the open ones.
@@ -24,13 +24,13 @@ from contextlib import ExitStack, suppress
 from typing import Any
 
 from airflow_provider_lakecommit.core import Cycle
-from airflow_provider_lakecommit.cycle.outcome import CycleOutcome
 from airflow_provider_lakecommit.cycle.run.interval import Interval, WindowLog, had_trouble
 from airflow_provider_lakecommit.cycle.run.loop import LandingRunner
+from airflow_provider_lakecommit.cycle.run.next_window import FollowOptions, Pace, ahead_of, is_full
 from airflow_provider_lakecommit.cycle.run.pauses import Troubles
 from airflow_provider_lakecommit.cycle.run.successor import Successor
 from airflow_provider_lakecommit.cycle.run.upkeep import Upkeep
-from airflow_provider_lakecommit.cycle.run.window import FollowOptions, Pace, ahead_of, is_full
+from airflow_provider_lakecommit.cycle.run_outcome import CycleOutcome
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity
 from airflow_provider_lakecommit.cycle.session.progress import LOG_SECONDS, Progress
 from airflow_provider_lakecommit.exceptions import LakecommitError, TableError

@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from airflow_provider_lakecommit.core import STATUS, summed
-from airflow_provider_lakecommit.cycle.outcome import CycleOutcome, RunOutcome
 from airflow_provider_lakecommit.cycle.results import PublishedSnapshot, merged_snapshots
+from airflow_provider_lakecommit.cycle.run_outcome import CycleOutcome, RunOutcome
 
 MOST_BUFFERED = 200
 """Most buffered lines of a window; the newest are kept."""

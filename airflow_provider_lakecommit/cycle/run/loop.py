@@ -38,9 +38,9 @@ from airflow_provider_lakecommit.cycle.jobs.window_writer import (
     abandon,
     without_window,
 )
-from airflow_provider_lakecommit.cycle.outcome import CycleOutcome
 from airflow_provider_lakecommit.cycle.plan.open import open_cycle
 from airflow_provider_lakecommit.cycle.run.pauses import PausePolicy
+from airflow_provider_lakecommit.cycle.run_outcome import CycleOutcome
 from airflow_provider_lakecommit.cycle.session.concurrent import in_thread
 from airflow_provider_lakecommit.cycle.session.early_end import EarlyEnd
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity, cycle_id_of

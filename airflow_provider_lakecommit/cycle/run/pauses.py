@@ -27,7 +27,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from airflow_provider_lakecommit.core import STATUS, RefusalState
-from airflow_provider_lakecommit.cycle.outcome import CycleOutcome, first_of
+from airflow_provider_lakecommit.cycle.run_outcome import CycleOutcome, first_of
 from airflow_provider_lakecommit.exceptions import ClosedError, FencedError, SparkJobError, Terminal, Transient
 
 MOST_IDLE_CYCLES = 4

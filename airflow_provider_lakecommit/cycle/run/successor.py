@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from airflow_provider_lakecommit.cycle.outcome import CycleOutcome
 from airflow_provider_lakecommit.cycle.plan.reports import own_partition
+from airflow_provider_lakecommit.cycle.run_outcome import CycleOutcome
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity
 from airflow_provider_lakecommit.cycle.session.turns import cycles_since, log_end, successor_of, turn_at
 from airflow_provider_lakecommit.exceptions import CatalogError, LakecommitError

@@ -23,7 +23,6 @@ from airflow_provider_lakecommit.cycle.plan.reports import known_section, log_of
 from airflow_provider_lakecommit.cycle.plan.start import Release, start_without_tables
 from airflow_provider_lakecommit.cycle.results import Opened
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity
-from airflow_provider_lakecommit.cycle.sets.connections import SetConnections, for_all
 from airflow_provider_lakecommit.cycle.sets.former import (
     FormerLanding,
     are_missing,
@@ -34,6 +33,7 @@ from airflow_provider_lakecommit.cycle.sets.former import (
     topics_of_plan,
     was_complete,
 )
+from airflow_provider_lakecommit.cycle.sets.shared_connections import SetConnections, for_all
 from airflow_provider_lakecommit.landing import Landing, LandingSet
 
 UNKNOWN = "unknown"

@@ -13,8 +13,8 @@ its tables are complete, and finds changes of the tables. In doubt a landing is 
 Missing tables of a set with ``missing_table: create`` and a landing without ``create`` are created from a sample of
 their topics' JSON; every column is optional, since later records may lack it. An existing table is unchanged.
 
-Failure story: that of :mod:`~airflow_provider_lakecommit.cycle.sets.connections`. Topics without a record, or with
-records without columns, are a :class:`TableError` of that landing alone: the next run samples again.
+Failure story: that of :mod:`~airflow_provider_lakecommit.cycle.sets.shared_connections`. Topics without a record, or
+with records without columns, are a :class:`TableError` of that landing alone: the next run samples again.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from typing import Any
 from airflow_provider_lakecommit.core import CycleClosed, CycleOpened, Entry, SourcePartition
 from airflow_provider_lakecommit.cycle.results import Opened
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
-from airflow_provider_lakecommit.cycle.sets.connections import SetConnections, for_all
 from airflow_provider_lakecommit.cycle.sets.expansion import Expansion
 from airflow_provider_lakecommit.cycle.sets.former import FormerLanding, landings_to_publish
 from airflow_provider_lakecommit.cycle.sets.former_scan import former_landings
 from airflow_provider_lakecommit.cycle.sets.rare_collection import rarely_collected
+from airflow_provider_lakecommit.cycle.sets.shared_connections import SetConnections, for_all
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.formats import sample_values
-from airflow_provider_lakecommit.formats.infer import infer
+from airflow_provider_lakecommit.formats.infer_values import infer
 from airflow_provider_lakecommit.iceberg import Tables
 from airflow_provider_lakecommit.kafka.sample import sample
 from airflow_provider_lakecommit.landing import Landing, LandingSet

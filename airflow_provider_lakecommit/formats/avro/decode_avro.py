@@ -24,7 +24,7 @@ from airflow_provider_lakecommit.formats.avro.writer import writer_type
 from airflow_provider_lakecommit.formats.decoder import BaseDecoder, Decoded, Refusal, Reject, together
 from airflow_provider_lakecommit.formats.framed_values import FramedReader
 from airflow_provider_lakecommit.formats.registry.framing import Framed
-from airflow_provider_lakecommit.formats.registry.schemas import AVRO, RegisteredSchema, SchemaSource, key_text
+from airflow_provider_lakecommit.formats.registry.schema_source import AVRO, RegisteredSchema, SchemaSource, key_text
 
 MOST_OCTETS = 1 << 29
 """Most bytes to read together: positions in them are 32-bit numbers."""

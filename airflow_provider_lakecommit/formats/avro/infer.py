@@ -13,8 +13,8 @@ from typing import Any
 
 from airflow_provider_lakecommit.formats.avro.writer import WriterType, writer_type
 from airflow_provider_lakecommit.formats.decoder import Refusal
-from airflow_provider_lakecommit.formats.infer import MAX_DIGITS, ColumnNotes, InferredColumn, column_of
-from airflow_provider_lakecommit.formats.registry.schemas import RegisteredSchema
+from airflow_provider_lakecommit.formats.infer_values import MAX_DIGITS, ColumnNotes, InferredColumn, column_of
+from airflow_provider_lakecommit.formats.registry.schema_source import RegisteredSchema
 
 _NULL = WriterType(kind="null", name="null")
 """The type of a union without another type."""

@@ -68,6 +68,7 @@ from airflow_provider_lakecommit.formats.avro.reader_schema import (
 )
 from airflow_provider_lakecommit.formats.avro.scalars import Read, decimal_of, exact_number, scalar, text
 from airflow_provider_lakecommit.formats.avro.writer import WriterField, WriterType
+from airflow_provider_lakecommit.formats.column_rules import ColumnRules
 from airflow_provider_lakecommit.formats.decoder import Refusal
 from airflow_provider_lakecommit.formats.reading import (
     MOST_DIGITS,
@@ -77,8 +78,7 @@ from airflow_provider_lakecommit.formats.reading import (
     octet_reading,
     whole_numbers,
 )
-from airflow_provider_lakecommit.formats.rules import ColumnRules
-from airflow_provider_lakecommit.formats.times import TEMPORAL, number_times, time_reading, unread
+from airflow_provider_lakecommit.formats.time_values import TEMPORAL, number_times, time_reading, unread
 from airflow_provider_lakecommit.iceberg import arrow_field
 
 _WITH_ZONE = (TimestamptzType, TimestamptzNanoType)

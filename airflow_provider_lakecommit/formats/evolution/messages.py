@@ -25,6 +25,7 @@ from pyiceberg.types import (
     StructType,
 )
 
+from airflow_provider_lakecommit.formats.column_rules import ColumnRules
 from airflow_provider_lakecommit.formats.evolution.changes import Finding, lacking, left_out, misfit
 from airflow_provider_lakecommit.formats.evolution.named_schemas import NamedSchemasSource
 from airflow_provider_lakecommit.formats.evolution.paths import optional_struct, plain
@@ -34,8 +35,7 @@ from airflow_provider_lakecommit.formats.protobuf.fields import MessageColumns
 from airflow_provider_lakecommit.formats.protobuf.infer import message_columns
 from airflow_provider_lakecommit.formats.protobuf.message_framing import paths_of
 from airflow_provider_lakecommit.formats.registry.framing import Framed
-from airflow_provider_lakecommit.formats.registry.schemas import RegisteredSchema
-from airflow_provider_lakecommit.formats.rules import ColumnRules
+from airflow_provider_lakecommit.formats.registry.schema_source import RegisteredSchema
 from airflow_provider_lakecommit.iceberg import columns_from_spec
 
 _COLUMN = re.compile(r"column (?P<path>\S+) (?P<what>.*)", re.DOTALL)

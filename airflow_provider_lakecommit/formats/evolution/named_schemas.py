@@ -53,11 +53,16 @@ from airflow_provider_lakecommit.formats.evolution.changes import (
 )
 from airflow_provider_lakecommit.formats.evolution.inferred import MOST_NAMED, InferredTypes, RecordSample
 from airflow_provider_lakecommit.formats.evolution.paths import Path, dotted, plain
-from airflow_provider_lakecommit.formats.evolution.records import framed_value, sampled
+from airflow_provider_lakecommit.formats.evolution.sampled_columns import framed_value, sampled
 from airflow_provider_lakecommit.formats.evolution.schema import evolved_schema
 from airflow_provider_lakecommit.formats.registry.client import needed, registry_of
 from airflow_provider_lakecommit.formats.registry.framing import Framed, framed
-from airflow_provider_lakecommit.formats.registry.schemas import RegisteredSchema, UnknownSchemaError, key_text, learned
+from airflow_provider_lakecommit.formats.registry.schema_source import (
+    RegisteredSchema,
+    UnknownSchemaError,
+    key_text,
+    learned,
+)
 from airflow_provider_lakecommit.landing import Landing
 
 T = TypeVar("T")

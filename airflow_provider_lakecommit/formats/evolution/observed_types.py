@@ -37,9 +37,9 @@ from airflow_provider_lakecommit.core import DEFAULTS, FormatOptions
 from airflow_provider_lakecommit.formats.evolution.changes import MAX_DIGITS, Finding, left_out, misfit, without_value
 from airflow_provider_lakecommit.formats.evolution.inferred import InferredTypes
 from airflow_provider_lakecommit.formats.evolution.paths import Path, dotted, plain
-from airflow_provider_lakecommit.formats.infer import is_map_in_disguise
+from airflow_provider_lakecommit.formats.infer_values import is_map_in_disguise
 from airflow_provider_lakecommit.formats.sampled import Node, Numbers, SampledValues
-from airflow_provider_lakecommit.formats.times import WHOLE_NUMBERS
+from airflow_provider_lakecommit.formats.time_values import WHOLE_NUMBERS
 
 _INT, _LONG = 2**31, 2**63
 _FLOAT = Decimal("3.4028235677973366e38")

@@ -33,7 +33,7 @@ from airflow_provider_lakecommit.formats.evolution.changes import MAX_DIGITS, Fi
 from airflow_provider_lakecommit.formats.evolution.named_schemas import NamedSchemasSource
 from airflow_provider_lakecommit.formats.evolution.paths import Path, dotted, optional_struct, plain
 from airflow_provider_lakecommit.formats.registry.framing import Framed
-from airflow_provider_lakecommit.formats.registry.schemas import RegisteredSchema
+from airflow_provider_lakecommit.formats.registry.schema_source import RegisteredSchema
 from airflow_provider_lakecommit.iceberg import columns_from_spec
 from airflow_provider_lakecommit.landing import IMAGES, Landing
 

@@ -28,6 +28,7 @@ from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.core import FormatOptions
 from airflow_provider_lakecommit.exceptions import TableError
+from airflow_provider_lakecommit.formats.column_rules import ColumnRules
 from airflow_provider_lakecommit.formats.decoder import (
     BaseDecoder,
     Decoded,
@@ -48,8 +49,7 @@ from airflow_provider_lakecommit.formats.protobuf.descriptors import (
 )
 from airflow_provider_lakecommit.formats.protobuf.fields import MessageColumns, required_missing
 from airflow_provider_lakecommit.formats.protobuf.message_framing import paths_of
-from airflow_provider_lakecommit.formats.registry.schemas import PROTOBUF, SchemaSource, key_text
-from airflow_provider_lakecommit.formats.rules import ColumnRules
+from airflow_provider_lakecommit.formats.registry.schema_source import PROTOBUF, SchemaSource, key_text
 from airflow_provider_lakecommit.iceberg import arrow_field
 
 LONG = 16_384

@@ -26,7 +26,7 @@ from airflow_provider_lakecommit.formats.protobuf.compiler import (
     file_in,
     in_base64,
 )
-from airflow_provider_lakecommit.formats.registry.schemas import RegisteredSchema, key_text
+from airflow_provider_lakecommit.formats.registry.schema_source import RegisteredSchema, key_text
 
 MOST_KEPT = 256
 

@@ -23,6 +23,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.descriptor_pb2 import DescriptorProto
 from pyiceberg.types import ListType, MapType, NestedField, StructType
 
+from airflow_provider_lakecommit.formats.column_rules import ColumnRules
 from airflow_provider_lakecommit.formats.decoder import Refusal
 from airflow_provider_lakecommit.formats.protobuf.arrays import (
     BYTES,
@@ -40,7 +41,6 @@ from airflow_provider_lakecommit.formats.protobuf.arrays import (
 from airflow_provider_lakecommit.formats.protobuf.known_messages import WRAPPERS, known_message
 from airflow_provider_lakecommit.formats.protobuf.scalars import scalar_convert, type_name
 from airflow_provider_lakecommit.formats.reading import Convert
-from airflow_provider_lakecommit.formats.rules import ColumnRules
 from airflow_provider_lakecommit.iceberg import arrow_field
 
 F = FieldDescriptor

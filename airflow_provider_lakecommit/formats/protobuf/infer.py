@@ -14,12 +14,12 @@ from typing import Any
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from airflow_provider_lakecommit.formats.decoder import Refusal
-from airflow_provider_lakecommit.formats.infer import ColumnNotes, InferredColumn, column_of
+from airflow_provider_lakecommit.formats.infer_values import ColumnNotes, InferredColumn, column_of
 from airflow_provider_lakecommit.formats.protobuf.compiler import DescriptorError
 from airflow_provider_lakecommit.formats.protobuf.descriptors import file_of, message_named
 from airflow_provider_lakecommit.formats.protobuf.known_messages import WRAPPERS
 from airflow_provider_lakecommit.formats.protobuf.scalars import type_name
-from airflow_provider_lakecommit.formats.registry.schemas import RegisteredSchema
+from airflow_provider_lakecommit.formats.registry.schema_source import RegisteredSchema
 
 F = FieldDescriptor
 _TYPES = {

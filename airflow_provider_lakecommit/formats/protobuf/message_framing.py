@@ -16,7 +16,7 @@ from airflow_provider_lakecommit.formats.decoder import Decoder, Refusal
 from airflow_provider_lakecommit.formats.protobuf.compiler import DescriptorError
 from airflow_provider_lakecommit.formats.protobuf.descriptors import message_at, registered_file
 from airflow_provider_lakecommit.formats.registry.framing import Framed
-from airflow_provider_lakecommit.formats.registry.schemas import PROTOBUF, SchemaSource, key_text
+from airflow_provider_lakecommit.formats.registry.schema_source import PROTOBUF, SchemaSource, key_text
 from airflow_provider_lakecommit.formats.schema_names import SchemaNames
 
 FIRST = (0,)

@@ -30,7 +30,7 @@ from pyiceberg.types import (
 
 from airflow_provider_lakecommit.formats.reading import UUID_READING, Convert, require, unchanged, whole_numbers
 from airflow_provider_lakecommit.formats.text_columns import NUMBER, decimals_of
-from airflow_provider_lakecommit.formats.times import TEMPORAL, number_times, time_reading
+from airflow_provider_lakecommit.formats.time_values import TEMPORAL, number_times, time_reading
 
 F = FieldDescriptor
 _INTEGERS = {

@@ -26,7 +26,7 @@ from uuid import UUID
 
 from airflow_provider_lakecommit.exceptions import RegistryError, SpecError
 from airflow_provider_lakecommit.formats.registry.connection import UNKNOWN, UNSERVED, Connection
-from airflow_provider_lakecommit.formats.registry.schemas import (
+from airflow_provider_lakecommit.formats.registry.schema_source import (
     RegisteredSchema,
     SchemaKey,
     UnknownSchemaError,

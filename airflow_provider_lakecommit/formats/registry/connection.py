@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from airflow_provider_lakecommit.exceptions import RegistryError, SpecError
-from airflow_provider_lakecommit.formats.registry.schemas import AbsentKindError, UnknownSchemaError
+from airflow_provider_lakecommit.formats.registry.schema_source import AbsentKindError, UnknownSchemaError
 from airflow_provider_lakecommit.landing import addresses_in, shown_address, with_login_apart, with_numbers
 from airflow_provider_lakecommit.redaction import redacted
 

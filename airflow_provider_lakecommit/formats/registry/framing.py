@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from airflow_provider_lakecommit.formats.registry.schemas import SchemaKey
+from airflow_provider_lakecommit.formats.registry.schema_source import SchemaKey
 
 VALUE_HEADER = "__value_schema_id"
 KEY_HEADER = "__key_schema_id"

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from airflow_provider_lakecommit.formats.registry.schemas import (
+from airflow_provider_lakecommit.formats.registry.schema_source import (
     AbsentKindError,
     SchemaKey,
     UnknownSchemaError,

@@ -29,7 +29,7 @@ from pyiceberg.types import (
 
 from airflow_provider_lakecommit.core import FormatOptions
 from airflow_provider_lakecommit.formats.decoder import Refusal, Reject
-from airflow_provider_lakecommit.formats.times import RULE_OF
+from airflow_provider_lakecommit.formats.time_values import RULE_OF
 
 WRONG_SCHEMA = "wrong_schema"
 _BEGIN, _END = b'{"schema":', b',"payload":'

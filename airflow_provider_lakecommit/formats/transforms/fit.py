@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from airflow_provider_lakecommit.formats.decoder import Refusal
-from airflow_provider_lakecommit.formats.times import plausible
+from airflow_provider_lakecommit.formats.time_values import plausible
 
 _MOST_DIGITS = 76
 """Digits of Arrow's widest decimal."""

@@ -3,7 +3,7 @@
 
 Any format with structs decodes the envelope as a table in which ``before`` and ``after`` are structs of the row's
 columns. The row is ``after``, or ``before`` of a delete; further columns come from the envelope
-(:data:`~airflow_provider_lakecommit.landing.transform.COLUMNS`). JSON may be wrapped again in ``schema`` and
+(:data:`~airflow_provider_lakecommit.landing.transform_checks.COLUMNS`). JSON may be wrapped again in ``schema`` and
 ``payload``. Each change is one row, in order. Rules for times and encodings are those of the row's columns, and may not
 contradict the schema in JSON. Unknown fields are counted for rows.
 
@@ -25,8 +25,8 @@ from pyiceberg.types import IcebergType, NestedField, StringType, StructType, Ti
 
 from airflow_provider_lakecommit.core import FormatOptions
 from airflow_provider_lakecommit.exceptions import TableError
+from airflow_provider_lakecommit.formats.column_rules import no_column
 from airflow_provider_lakecommit.formats.decoder import BaseDecoder, Decoded, Decoder, Reject, with_positions
-from airflow_provider_lakecommit.formats.rules import no_column
 from airflow_provider_lakecommit.formats.transforms.connect_schema import EnvelopeSchemas
 from airflow_provider_lakecommit.formats.transforms.fit import whole
 from airflow_provider_lakecommit.iceberg import arrow_schema

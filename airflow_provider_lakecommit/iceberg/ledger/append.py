@@ -35,7 +35,9 @@ from airflow_provider_lakecommit.core import (
 )
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
-from airflow_provider_lakecommit.iceberg.ledger.checks import (
+from airflow_provider_lakecommit.iceberg.ledger.ledger import LedgerState, read_ledger, require_ledger
+from airflow_provider_lakecommit.iceberg.ledger.outcome_lookup import RetryPolicy
+from airflow_provider_lakecommit.iceberg.ledger.slice_checks import (
     AppendDecision,
     Refused,
     StagedSlice,
@@ -43,8 +45,6 @@ from airflow_provider_lakecommit.iceberg.ledger.checks import (
     record_of_slices,
     with_slices,
 )
-from airflow_provider_lakecommit.iceberg.ledger.ledger import LedgerState, read_ledger, require_ledger
-from airflow_provider_lakecommit.iceberg.ledger.outcome_lookup import RetryPolicy
 from airflow_provider_lakecommit.iceberg.ledger.stage import Change
 from airflow_provider_lakecommit.iceberg.ledger.summary import LogPoint, SnapshotKind
 from airflow_provider_lakecommit.iceberg.ledger.swap import compare_and_swap, ledger_change

@@ -26,8 +26,8 @@ from pyiceberg.types import NestedField
 
 from airflow_provider_lakecommit.core import LedgerSection, RangeSet, Role, SourcePartition, current_readings
 from airflow_provider_lakecommit.exceptions import TableError
-from airflow_provider_lakecommit.iceberg.ledger.checks import StagedSlice
 from airflow_provider_lakecommit.iceberg.ledger.head import Head
+from airflow_provider_lakecommit.iceberg.ledger.slice_checks import StagedSlice
 from airflow_provider_lakecommit.iceberg.parquet.arrow_types import arrow_field
 from airflow_provider_lakecommit.iceberg.parquet.deletes import DeletePositions
 from airflow_provider_lakecommit.iceberg.parquet.key_set import KeySet, equal_rows, hashes, order_numbers

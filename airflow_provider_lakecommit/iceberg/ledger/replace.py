@@ -40,7 +40,6 @@ from airflow_provider_lakecommit.core import (
 )
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
-from airflow_provider_lakecommit.iceberg.ledger.checks import StagedSlice, evaluate_slices, record_of_slices
 from airflow_provider_lakecommit.iceberg.ledger.ledger import (
     Condition,
     LedgerState,
@@ -51,6 +50,7 @@ from airflow_provider_lakecommit.iceberg.ledger.ledger import (
 from airflow_provider_lakecommit.iceberg.ledger.outcome_lookup import RetryPolicy
 from airflow_provider_lakecommit.iceberg.ledger.overwrite import Rewrite
 from airflow_provider_lakecommit.iceberg.ledger.replaced import REPLACED, Replaced, renewed_epoch, sections_after
+from airflow_provider_lakecommit.iceberg.ledger.slice_checks import StagedSlice, evaluate_slices, record_of_slices
 from airflow_provider_lakecommit.iceberg.ledger.stage import Attempt, Change, stage
 from airflow_provider_lakecommit.iceberg.ledger.summary import LogPoint, SnapshotKind
 from airflow_provider_lakecommit.iceberg.ledger.swap import Swapped, compare_and_swap, ledger_change

@@ -36,7 +36,7 @@ from airflow_provider_lakecommit.core import (
     positions_up_to,
 )
 from airflow_provider_lakecommit.exceptions import WireError
-from airflow_provider_lakecommit.iceberg.ledger.checks import StagedSlice, with_slices
+from airflow_provider_lakecommit.iceberg.ledger.slice_checks import StagedSlice, with_slices
 from airflow_provider_lakecommit.iceberg.ledger.summary import SnapshotKind, SnapshotRecord
 
 REPLACED = "replaced"

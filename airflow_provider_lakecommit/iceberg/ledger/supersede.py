@@ -31,7 +31,6 @@ from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import IcebergType, IntegerType, LongType, PrimitiveType, UUIDType
 
 from airflow_provider_lakecommit.core import LIVE, RangeSet, attempt_of, current_readings
-from airflow_provider_lakecommit.iceberg.ledger.checks import StagedSlice
 from airflow_provider_lakecommit.iceberg.ledger.delete_files import (
     THREADS,
     DeleteFiles,
@@ -49,6 +48,7 @@ from airflow_provider_lakecommit.iceberg.ledger.newest import (
     of_reading,
     readings_by,
 )
+from airflow_provider_lakecommit.iceberg.ledger.slice_checks import StagedSlice
 from airflow_provider_lakecommit.iceberg.ledger.upsert_rule import UpsertRule, check_key_columns
 from airflow_provider_lakecommit.iceberg.parquet.parquet_rows import Numbers, opened
 from airflow_provider_lakecommit.iceberg.parquet.partitions import transformed

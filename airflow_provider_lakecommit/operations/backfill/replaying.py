@@ -55,7 +55,7 @@ from airflow_provider_lakecommit.operations.backfill.closing import lane_tables
 from airflow_provider_lakecommit.operations.backfill.level import take_passed
 from airflow_provider_lakecommit.operations.backfill.opening import lane_session
 from airflow_provider_lakecommit.operations.backfill.preview import LanePreview
-from airflow_provider_lakecommit.operations.backfill.replace import (
+from airflow_provider_lakecommit.operations.backfill.range_replacement import (
     ReplacePreview,
     check_rows,
     preview_of,

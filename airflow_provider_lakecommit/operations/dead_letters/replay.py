@@ -56,10 +56,10 @@ from airflow_provider_lakecommit.iceberg import (
 )
 from airflow_provider_lakecommit.landing import Landing, require_appends
 from airflow_provider_lakecommit.operations.dead_letters.dead_letter import WHOLE, DeadLetter, Selection, select
+from airflow_provider_lakecommit.operations.dead_letters.decoded_rows import Rows, made_of
 from airflow_provider_lakecommit.operations.dead_letters.ledgers import Ledgers, closed_in, landing_sections, ledgers
 from airflow_provider_lakecommit.operations.dead_letters.open_set import State, readings_by
 from airflow_provider_lakecommit.operations.dead_letters.passed import bring_forward, to_be_published, with_readings
-from airflow_provider_lakecommit.operations.dead_letters.rows import Rows, made_of
 from airflow_provider_lakecommit.operations.decisions.operation import NothingToDoError, Proposal
 from airflow_provider_lakecommit.operations.decisions.requests import ReplayDeadLetters
 from airflow_provider_lakecommit.operations.decisions.stated import parse_ranges, texts_of

@@ -58,7 +58,7 @@ from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
 from airflow_provider_lakecommit.iceberg import Condition, OtherSections, assert_section, has_ledger, sections_of
 from airflow_provider_lakecommit.kafka import SourceState
 from airflow_provider_lakecommit.operations.decisions.asserted import AssertedTable, Assertion
-from airflow_provider_lakecommit.operations.decisions.known import (
+from airflow_provider_lakecommit.operations.decisions.observed_table import (
     KnownTable,
     check_log,
     check_topics,

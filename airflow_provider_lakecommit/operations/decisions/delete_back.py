@@ -2,9 +2,9 @@
 """Go back over landed offsets and delete their rows: `lakecommit reset offsets --delete` and `reset hard`.
 
 Contract: the landing's rows from the given offsets on are removed from each of its tables and their ledgers, in one
-snapshot per table (:mod:`~airflow_provider_lakecommit.operations.backfill.replace`); the next run of the live stream
-reads them again. Records that the source no longer has cannot be read again: their rows are deleted, and given up.
-`reset hard` removes all rows of the landing, which then begins where its declaration says.
+snapshot per table (:mod:`~airflow_provider_lakecommit.operations.backfill.range_replacement`); the next run of the live
+stream reads them again. Records that the source no longer has cannot be read again: their rows are deleted, and given
+up. `reset hard` removes all rows of the landing, which then begins where its declaration says.
 
 Before the first row is removed, the tables are leveled (:mod:`~airflow_provider_lakecommit.operations.backfill.level`)
 and all of them are checked: a refused operation has deleted nothing.
@@ -40,8 +40,12 @@ from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.iceberg import check_turn, require_ledger
 from airflow_provider_lakecommit.kafka import SourceState
 from airflow_provider_lakecommit.operations.backfill.level import check_pending, level
-from airflow_provider_lakecommit.operations.backfill.replace import ReplacePreview, check_rows, replace_preview
-from airflow_provider_lakecommit.operations.backfill.replace import replace as take_out
+from airflow_provider_lakecommit.operations.backfill.range_replacement import (
+    ReplacePreview,
+    check_rows,
+    replace_preview,
+)
+from airflow_provider_lakecommit.operations.backfill.range_replacement import replace as take_out
 from airflow_provider_lakecommit.operations.decisions.init_preview import init_preview
 from airflow_provider_lakecommit.operations.decisions.ledger_init import check_init, ledger_init
 from airflow_provider_lakecommit.operations.decisions.operation import NothingToDoError, Proposal, not_as_previewed

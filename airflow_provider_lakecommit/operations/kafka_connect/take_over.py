@@ -42,9 +42,9 @@ from airflow_provider_lakecommit.cycle import (
 from airflow_provider_lakecommit.exceptions import ConnectorError, LedgerError
 from airflow_provider_lakecommit.iceberg import set_section, was_handed
 from airflow_provider_lakecommit.operations.kafka_connect.connector import KnownConnector, rescue_of, settled, stop
-from airflow_provider_lakecommit.operations.kafka_connect.preview import AdoptionPreview, preview_of
 from airflow_provider_lakecommit.operations.kafka_connect.section import sink_section
 from airflow_provider_lakecommit.operations.kafka_connect.sink_offsets import Turn, turn_after
+from airflow_provider_lakecommit.operations.kafka_connect.sink_preview import AdoptionPreview, preview_of
 from airflow_provider_lakecommit.status import Severity, check_landing, read_history
 
 

@@ -34,7 +34,7 @@ from airflow_provider_lakecommit.iceberg import (
 from airflow_provider_lakecommit.operations.backfill.ranges import RowRanges
 from airflow_provider_lakecommit.operations.proof.chosen import TableRanges
 from airflow_provider_lakecommit.operations.proof.compare import Differences, Example
-from airflow_provider_lakecommit.operations.proof.rows import HeadRows
+from airflow_provider_lakecommit.operations.proof.range_rows import HeadRows
 
 UNDECIDED = "undecided"
 

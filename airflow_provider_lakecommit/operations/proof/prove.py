@@ -32,8 +32,8 @@ from airflow_provider_lakecommit.iceberg import Columns, delete_unused, opened
 from airflow_provider_lakecommit.operations.proof.chosen import REASONS, Sample, source_has
 from airflow_provider_lakecommit.operations.proof.compare import Differences, compare
 from airflow_provider_lakecommit.operations.proof.keys import UNDECIDED, Landed, compare_keys, newest_of
-from airflow_provider_lakecommit.operations.proof.plan import NOT_LANDED, ProofPlan, proof_plan
-from airflow_provider_lakecommit.operations.proof.rows import HeadRows
+from airflow_provider_lakecommit.operations.proof.range_rows import HeadRows
+from airflow_provider_lakecommit.operations.proof.source_plan import NOT_LANDED, ProofPlan, proof_plan
 from airflow_provider_lakecommit.spark import ProofSlice, WindowJob, proof_target, read_proof, result_path
 from airflow_provider_lakecommit.status import Finding, Severity
 

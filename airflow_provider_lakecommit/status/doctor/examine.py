@@ -22,9 +22,9 @@ from airflow_provider_lakecommit.status.doctor.finding import CheckResult, check
 from airflow_provider_lakecommit.status.doctor.groups import deployments, sharing, signatures
 from airflow_provider_lakecommit.status.doctor.host import executor, installed_versions, java, memory, versions
 from airflow_provider_lakecommit.status.doctor.lake import headroom, name_of, probe_path, tables, vended
-from airflow_provider_lakecommit.status.doctor.registry import registry
+from airflow_provider_lakecommit.status.doctor.registry_check import registry
 from airflow_provider_lakecommit.status.doctor.roles import LANDING_ROLES, NEEDS, Role
-from airflow_provider_lakecommit.status.doctor.upserts import upserts
+from airflow_provider_lakecommit.status.doctor.upsert_costs import upserts
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -10,7 +10,7 @@ import pytest
 
 from airflow_provider_lakecommit.cli.arguments import positive
 from airflow_provider_lakecommit.cli.everyday import add_follow, follow_of
-from airflow_provider_lakecommit.cycle.run.window import FollowOptions
+from airflow_provider_lakecommit.cycle.run.next_window import FollowOptions
 
 
 def options_of(*arguments: str) -> FollowOptions | None:

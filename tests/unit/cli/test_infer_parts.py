@@ -15,7 +15,7 @@ from airflow_provider_lakecommit.cli.infer_parts import csv_as_json, raw_columns
 from airflow_provider_lakecommit.cli.infer_schema import Question, infer_schema, rejected
 from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
 from airflow_provider_lakecommit.core.formats import FormatOptions
-from airflow_provider_lakecommit.formats.infer import infer, schema_of
+from airflow_provider_lakecommit.formats.infer_values import infer, schema_of
 from airflow_provider_lakecommit.formats.sampled import sample_values
 from airflow_provider_lakecommit.landing import Landing
 from tests.support.declared import landing_of

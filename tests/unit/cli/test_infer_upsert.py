@@ -12,7 +12,7 @@ import pytest
 from airflow_provider_lakecommit.cli.infer_output import to_yaml
 from airflow_provider_lakecommit.cli.infer_schema import Inferred, Question
 from airflow_provider_lakecommit.cli.infer_upsert import proposed
-from airflow_provider_lakecommit.formats.infer import infer
+from airflow_provider_lakecommit.formats.infer_values import infer
 from airflow_provider_lakecommit.formats.sampled import sample_values
 from airflow_provider_lakecommit.landing import Landing, wrong_columns
 

@@ -23,7 +23,7 @@ from airflow_provider_lakecommit.control.payloads import (
 from airflow_provider_lakecommit.control.records import Outgoing, Sender
 from airflow_provider_lakecommit.core.log import Directives
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.stall.state import StallRules
+from airflow_provider_lakecommit.stall.group_state import StallRules
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)

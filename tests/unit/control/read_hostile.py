@@ -17,12 +17,12 @@ from airflow_provider_lakecommit.cli.control_log import to_dict
 from airflow_provider_lakecommit.control.control_log import ControlRecord
 from airflow_provider_lakecommit.control.events import decode, glance, head
 from airflow_provider_lakecommit.control.headers import HEADER
-from airflow_provider_lakecommit.control.ledger import decode_ledger
+from airflow_provider_lakecommit.control.ledger_text import decode_ledger
 from airflow_provider_lakecommit.control.packed_text import unpack
 from airflow_provider_lakecommit.control.records import entry_of
 from airflow_provider_lakecommit.core.fold import fold
 from airflow_provider_lakecommit.exceptions import WireError
-from airflow_provider_lakecommit.stall.events import observed_record
+from airflow_provider_lakecommit.stall.observed_events import observed_record
 from tests.support import hostile
 from tests.unit.control.test_records import closed, every_record
 

@@ -15,7 +15,7 @@ from airflow_provider_lakecommit.control import headers as h
 from airflow_provider_lakecommit.control.coverage import coverage_to_json
 from airflow_provider_lakecommit.control.events import decode, encode
 from airflow_provider_lakecommit.control.payloads import DataWritten
-from airflow_provider_lakecommit.control.plan import plan_to_json, time_to_json
+from airflow_provider_lakecommit.control.plan_json import plan_to_json, time_to_json
 from airflow_provider_lakecommit.control.records import Sender, read_entry
 from airflow_provider_lakecommit.core.log import (
     CommitFailed,

@@ -15,11 +15,11 @@ import pytest
 
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.cycle.jobs.window_writer import WindowWrite
-from airflow_provider_lakecommit.cycle.outcome import CycleOutcome
 from airflow_provider_lakecommit.cycle.plan.open import open_cycle
 from airflow_provider_lakecommit.cycle.plan.resume import cycles_of
 from airflow_provider_lakecommit.cycle.run import loop
 from airflow_provider_lakecommit.cycle.run.loop import LandingRunner
+from airflow_provider_lakecommit.cycle.run_outcome import CycleOutcome
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError, ControlTopicError, SparkJobError
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, SliceStatus, WindowJob
 from airflow_provider_lakecommit.spark.launch.base import AHEAD

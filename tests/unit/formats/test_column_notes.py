@@ -7,7 +7,7 @@ import json
 
 from airflow_provider_lakecommit.formats.avro.infer import avro_columns
 from airflow_provider_lakecommit.formats.avro.writer import writer_type
-from airflow_provider_lakecommit.formats.infer import MOST_FIELDS
+from airflow_provider_lakecommit.formats.infer_values import MOST_FIELDS
 from airflow_provider_lakecommit.formats.protobuf.descriptors import file_of, message_named
 from airflow_provider_lakecommit.formats.protobuf.infer import message_columns
 

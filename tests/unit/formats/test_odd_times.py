@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.types import TimestamptzType
 
-from airflow_provider_lakecommit.formats.times import Suspects, odd_times, time_reading
+from airflow_provider_lakecommit.formats.time_values import Suspects, odd_times, time_reading
 
 NOW = 1_760_000_000
 FACTOR = {"epoch_seconds": 1, "epoch_millis": 1_000, "epoch_micros": 1_000_000, "epoch_nanos": 1_000_000_000}

@@ -10,7 +10,7 @@ import fastavro
 import pytest
 
 from airflow_provider_lakecommit.core.formats import SCHEMA_NAMES, WITH_REGISTRY
-from airflow_provider_lakecommit.formats.registry.schemas import RegisteredSchema, SchemaKey, UnknownSchemaError
+from airflow_provider_lakecommit.formats.registry.schema_source import RegisteredSchema, SchemaKey, UnknownSchemaError
 from airflow_provider_lakecommit.formats.schema_names import record_name, schema_names_for
 
 PROTO = """syntax = "proto3"; package shop.v1;

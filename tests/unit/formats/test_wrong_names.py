@@ -10,7 +10,7 @@ from pyiceberg.types import ListType, LongType, NestedField, StringType, StructT
 
 from airflow_provider_lakecommit.core import DEFAULTS
 from airflow_provider_lakecommit.formats.decoder import decoder_for
-from airflow_provider_lakecommit.formats.times import Suspects
+from airflow_provider_lakecommit.formats.time_values import Suspects
 from airflow_provider_lakecommit.formats.unknown_fields import cased_names
 
 ADDRESS = StructType(

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from airflow_provider_lakecommit.cycle.results import CycleTicket, GroupTicket
-from airflow_provider_lakecommit.cycle.sets.connections import SetConnections
 from airflow_provider_lakecommit.cycle.sets.expansion import landing_for
+from airflow_provider_lakecommit.cycle.sets.shared_connections import SetConnections
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.landing import LandingSet
 from airflow_provider_lakecommit.operators import plan as planning

@@ -13,7 +13,7 @@ import pytest
 from pyiceberg.transforms import IdentityTransform
 
 from airflow_provider_lakecommit.cycle.run.pauses import MOST_IDLE_CYCLES
-from airflow_provider_lakecommit.cycle.sets.connections import SetConnections
+from airflow_provider_lakecommit.cycle.sets.shared_connections import SetConnections
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.landing import LandingSet
 from airflow_provider_lakecommit.operators import commit, plan, set_run

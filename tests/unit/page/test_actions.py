@@ -23,7 +23,7 @@ from airflow_provider_lakecommit.page.actions import ActionAnswer, Right, action
 from airflow_provider_lakecommit.page.landings import LandingRow
 from airflow_provider_lakecommit.page.operations import KnownDag, Operation, operations_in
 from airflow_provider_lakecommit.page.partitions import PagePartition
-from airflow_provider_lakecommit.stall.state import State
+from airflow_provider_lakecommit.stall.group_state import State
 from tests.unit.page.test_landings import row
 
 ORDERS = Landing(name="orders", topics="orders", table="shop.orders")

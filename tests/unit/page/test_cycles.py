@@ -22,7 +22,7 @@ from airflow_provider_lakecommit.page.cycles import (
     cycles_after,
 )
 from airflow_provider_lakecommit.page.observed_cycle import CycleOutcome, outcomes
-from airflow_provider_lakecommit.stall.state import EventKind, ObservedEvent
+from airflow_provider_lakecommit.stall.group_state import EventKind, ObservedEvent
 from tests.support.story import DEAD, ORDERS, P0, P1, Story, coverage, plan
 
 AT = ("orders", 0)

@@ -15,7 +15,7 @@ from airflow_provider_lakecommit.operators.land import KafkaToIcebergOperator
 from airflow_provider_lakecommit.page.answers import landing_of
 from airflow_provider_lakecommit.page.declared_landings import DeclaredLanding, DeclaredRows, declared_in
 from airflow_provider_lakecommit.page.landings import Board, LandingRow, TopicReading
-from airflow_provider_lakecommit.stall.state import State
+from airflow_provider_lakecommit.stall.group_state import State
 from airflow_provider_lakecommit.stall.verdict import Verdict
 from airflow_provider_lakecommit.task_groups import KafkaToIcebergTaskGroup
 from tests.support.declared import nested

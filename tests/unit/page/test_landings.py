@@ -15,7 +15,7 @@ from airflow_provider_lakecommit.page.landings import LandingRow, PageTopic, key
 from airflow_provider_lakecommit.page.notes import LandingNotes, ObservedReject
 from airflow_provider_lakecommit.page.partitions import PagePartition
 from airflow_provider_lakecommit.page.remedies import remedies
-from airflow_provider_lakecommit.stall.state import State
+from airflow_provider_lakecommit.stall.group_state import State
 from airflow_provider_lakecommit.stall.verdict import Diagnosis, Verdict
 from tests.support.story import P0, coverage
 

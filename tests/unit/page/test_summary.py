@@ -13,7 +13,7 @@ from airflow_provider_lakecommit.page.declared_landings import UNREAD, UNSEEN
 from airflow_provider_lakecommit.page.landings import LandingRow, PageTopic
 from airflow_provider_lakecommit.page.observed_cycle import ObservedCycle
 from airflow_provider_lakecommit.page.summary import summary_of
-from airflow_provider_lakecommit.stall.state import State
+from airflow_provider_lakecommit.stall.group_state import State
 from airflow_provider_lakecommit.stall.verdict import Diagnosis, Verdict
 from tests.support.story import P0, coverage
 

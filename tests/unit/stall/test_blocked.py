@@ -7,9 +7,9 @@ from datetime import timedelta
 
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.operations.decisions.ledger_init import ledger_init
-from airflow_provider_lakecommit.stall.events import observed_record
+from airflow_provider_lakecommit.stall.group_state import EventKind, ObservedEvent, StallRules, State
 from airflow_provider_lakecommit.stall.observe import observe
-from airflow_provider_lakecommit.stall.state import EventKind, ObservedEvent, StallRules, State
+from airflow_provider_lakecommit.stall.observed_events import observed_record
 from airflow_provider_lakecommit.stall.verdict import Verdict, evaluate
 from tests.fakes.session import FakeLanding
 from tests.support.story import P0, coverage

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airflow_provider_lakecommit.stall.group_state import EventKind, ObservedEvent, StallRules, State
 from airflow_provider_lakecommit.stall.guard import MOST_CYCLES, STALE, Guard, GuardAnswer, rule
 from airflow_provider_lakecommit.stall.observe import observe
-from airflow_provider_lakecommit.stall.state import EventKind, ObservedEvent, StallRules, State
 from airflow_provider_lakecommit.stall.verdict import Verdict, evaluate
 
 NOON = 1_800_000_000.0

@@ -9,9 +9,9 @@ from itertools import pairwise
 
 import pytest
 
-from airflow_provider_lakecommit.stall.events import observed_record
+from airflow_provider_lakecommit.stall.group_state import EventKind, ObservedEvent, StallRules, State
 from airflow_provider_lakecommit.stall.observe import observe
-from airflow_provider_lakecommit.stall.state import EventKind, ObservedEvent, StallRules, State
+from airflow_provider_lakecommit.stall.observed_events import observed_record
 from airflow_provider_lakecommit.stall.verdict import Verdict, evaluate
 from tests.fixtures.traces import SCENES, Trace, read_trace
 

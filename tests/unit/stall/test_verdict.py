@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
+from airflow_provider_lakecommit.stall.group_state import EventKind, ObservedEvent, StallRules, State
 from airflow_provider_lakecommit.stall.observe import observe
-from airflow_provider_lakecommit.stall.state import EventKind, ObservedEvent, StallRules, State
 from airflow_provider_lakecommit.stall.verdict import Diagnosis, Verdict, evaluate
 
 INTERVAL = 300.0

@@ -10,8 +10,8 @@ from airflow_provider_lakecommit.control.control_log import ControlRecord, Contr
 from airflow_provider_lakecommit.control.records import Outgoing, Sender
 from airflow_provider_lakecommit.core.log import Directives
 from airflow_provider_lakecommit.signing import KEY, Place, SigningKeys
-from airflow_provider_lakecommit.stall.events import REMEMBERED, VerifiedRecords
-from airflow_provider_lakecommit.stall.state import EventKind, StallRules
+from airflow_provider_lakecommit.stall.group_state import EventKind, StallRules
+from airflow_provider_lakecommit.stall.observed_events import REMEMBERED, VerifiedRecords
 from airflow_provider_lakecommit.stall.verdict import Verdict, evaluate
 from airflow_provider_lakecommit.stall.watch import WatchedTopic, _Fold
 

@@ -11,9 +11,9 @@ import pytest
 from airflow_provider_lakecommit.control.control_log import ControlRecord
 from airflow_provider_lakecommit.control.events import encode
 from airflow_provider_lakecommit.stall import watch
-from airflow_provider_lakecommit.stall.events import GROUP_LENGTH, KEY_LENGTH, observed_record
+from airflow_provider_lakecommit.stall.group_state import StallRules
 from airflow_provider_lakecommit.stall.guard import Guard, GuardAnswer
-from airflow_provider_lakecommit.stall.state import StallRules
+from airflow_provider_lakecommit.stall.observed_events import GROUP_LENGTH, KEY_LENGTH, observed_record
 from airflow_provider_lakecommit.stall.watch import Commits, WatchedTopic
 from tests.support.golden_events import golden_event
 

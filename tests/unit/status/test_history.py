@@ -19,10 +19,10 @@ from pyiceberg.table.update.snapshot import _FastAppendFiles
 from airflow_provider_lakecommit.core.model import LIVE
 from airflow_provider_lakecommit.exceptions import CatalogError
 from airflow_provider_lakecommit.iceberg.ledger.branch import ensure_branch
-from airflow_provider_lakecommit.iceberg.ledger.checks import StagedSlice
-from airflow_provider_lakecommit.iceberg.ledger.compact import debt_of
+from airflow_provider_lakecommit.iceberg.ledger.compaction import debt_of
 from airflow_provider_lakecommit.iceberg.ledger.ledger import tag_name
 from airflow_provider_lakecommit.iceberg.ledger.ledger_updates import renew_epochs
+from airflow_provider_lakecommit.iceberg.ledger.slice_checks import StagedSlice
 from airflow_provider_lakecommit.landing import Landing, Maintain
 from airflow_provider_lakecommit.operations.kafka_connect.rescue import RESCUED_BY as WRITTEN_BY_RESCUES
 from airflow_provider_lakecommit.status.history import KEPT_FOR_EVER, RESCUED_BY, read_history

@@ -21,7 +21,7 @@ from airflow_provider_lakecommit.core.log import Decision
 from airflow_provider_lakecommit.core.model import SliceCost
 from airflow_provider_lakecommit.exceptions import ControlTopicError
 from airflow_provider_lakecommit.formats.evolution.changes import Change
-from airflow_provider_lakecommit.formats.evolution.commit import EvolveRequest, evolve_table
+from airflow_provider_lakecommit.formats.evolution.schema_commit import EvolveRequest, evolve_table
 from airflow_provider_lakecommit.landing import LandingSpec
 from airflow_provider_lakecommit.operations.decisions.ledger_init import ledger_init
 from airflow_provider_lakecommit.status import landing_history

@@ -8,14 +8,14 @@ from uuid import UUID
 
 import pytest
 
-from airflow_provider_lakecommit.control.ledger import decode_ledger, encode_ledger
+from airflow_provider_lakecommit.control.ledger_text import decode_ledger, encode_ledger
 from airflow_provider_lakecommit.core.model import Counts, LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange
 from airflow_provider_lakecommit.exceptions import WireError
 from airflow_provider_lakecommit.iceberg.ledger.summary import SnapshotKind, SnapshotRecord
 from airflow_provider_lakecommit.iceberg.ledger.summary_extras import REPLAYED, replay_of, replay_to_text
 from airflow_provider_lakecommit.operations.decisions.prune import pruned
-from airflow_provider_lakecommit.status.replaced import Step, is_replay, replay_problems
+from airflow_provider_lakecommit.status.replacements import Step, is_replay, replay_problems
 from tests.fakes.lake import at, coverage, section
 
 P = at(0)

@@ -14,8 +14,8 @@ from airflow._shared.module_loading import import_string
 from airflow_provider_lakecommit.core.planning.backlog import Backlog, BacklogLimits
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.stall.group_state import StallRules
 from airflow_provider_lakecommit.stall.guard import Guard
-from airflow_provider_lakecommit.stall.state import StallRules
 from airflow_provider_lakecommit.stall.verdict import Verdict
 from airflow_provider_lakecommit.stall.watch import Commits
 from airflow_provider_lakecommit.triggers.backlog import BacklogTrigger, _LastEvent

@@ -20,7 +20,7 @@ from airflow_provider_lakecommit.cycle.commit import commit
 from airflow_provider_lakecommit.cycle.commit.commit import TableCommit, TableCommits
 from airflow_provider_lakecommit.cycle.commit.prepared import prepare_table
 from airflow_provider_lakecommit.cycle.commit.publish import TablePublisher
-from airflow_provider_lakecommit.cycle.plan.tables import PreparedTable
+from airflow_provider_lakecommit.cycle.plan.ready_tables import PreparedTable
 from airflow_provider_lakecommit.cycle.results import PublishedSnapshot
 from airflow_provider_lakecommit.cycle.session.landing_session import FoldedLog, LandingSession
 from airflow_provider_lakecommit.exceptions import CatalogError, ClosedError, ControlTopicError, TableError

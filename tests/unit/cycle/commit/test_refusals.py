@@ -10,7 +10,7 @@ import pytest
 from airflow_provider_lakecommit.core.state import AcceptedSlice
 from airflow_provider_lakecommit.cycle.commit.prepared import prepare_for_commit
 from airflow_provider_lakecommit.cycle.commit.refusals import Refusals
-from airflow_provider_lakecommit.iceberg.ledger.checks import Grounds
+from airflow_provider_lakecommit.iceberg.ledger.slice_checks import Grounds
 from tests.fakes.session import DATA, DEAD, P0, FakeLanding
 
 

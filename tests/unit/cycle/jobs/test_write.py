@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from airflow_provider_lakecommit.control.control_log import ControlLog, read_decided
-from airflow_provider_lakecommit.control.plan import plan_digest
+from airflow_provider_lakecommit.control.plan_json import plan_digest
 from airflow_provider_lakecommit.control.records import Outgoing
 from airflow_provider_lakecommit.core.log import Directives
 from airflow_provider_lakecommit.core.model import Cycle, Slice, Span

@@ -9,9 +9,9 @@ from uuid import uuid4
 import pytest
 
 from airflow_provider_lakecommit.cycle.plan.facts import Facts, decide
-from airflow_provider_lakecommit.cycle.plan.observe import observe
 from airflow_provider_lakecommit.cycle.plan.open import preview
-from airflow_provider_lakecommit.cycle.plan.tables import read
+from airflow_provider_lakecommit.cycle.plan.read_landing_state import observe
+from airflow_provider_lakecommit.cycle.plan.ready_tables import read
 from tests.fakes.session import DATA, P0, P1, FakeLanding
 
 

@@ -11,7 +11,7 @@ import pytest
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.cycle.commit import commit
 from airflow_provider_lakecommit.cycle.commit.prepared import prepare_table
-from airflow_provider_lakecommit.cycle.plan.tables import PreparedTable
+from airflow_provider_lakecommit.cycle.plan.ready_tables import PreparedTable
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.exceptions import CatalogError
 from tests.fakes.session import DATA, DEAD, P0, P1, FakeLanding

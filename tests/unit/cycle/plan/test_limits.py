@@ -11,7 +11,7 @@ import pytest
 
 from airflow_provider_lakecommit.core.model import SliceCost
 from airflow_provider_lakecommit.core.planning.window_target import ASSUMED_RATE
-from airflow_provider_lakecommit.cycle.plan import observe
+from airflow_provider_lakecommit.cycle.plan import read_landing_state
 from airflow_provider_lakecommit.cycle.plan.open import preview
 from airflow_provider_lakecommit.landing import Landing, Window
 from tests.fakes.session import P0, P1, FakeLanding
@@ -27,7 +27,7 @@ SECOND = SliceCost(read_seconds=0.5, decode_seconds=0.25, write_seconds=0.25, by
 @pytest.fixture
 def no_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     """There is no broker to ask how large records are."""
-    monkeypatch.setattr(observe, "sizes", lambda *_: {})
+    monkeypatch.setattr(read_landing_state, "sizes", lambda *_: {})
 
 
 def with_targets(make_landing: MakeLanding, **fields: object) -> FakeLanding:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_lakecommit.cycle.commit.prepared import prepare_for_commit
-from airflow_provider_lakecommit.cycle.plan.tables import prepare
+from airflow_provider_lakecommit.cycle.plan.ready_tables import prepare
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError, TableError
 from tests.fakes.session import DATA, DEAD, P0, P1, FakeLanding
 

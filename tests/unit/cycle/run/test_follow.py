@@ -15,14 +15,14 @@ import pytest
 from airflow_provider_lakecommit.control.control_topic_settings import partition_of
 from airflow_provider_lakecommit.core.log import CycleOpened
 from airflow_provider_lakecommit.cycle.commit import failing, publish
-from airflow_provider_lakecommit.cycle.outcome import CycleOutcome
 from airflow_provider_lakecommit.cycle.plan.open import open_cycle
 from airflow_provider_lakecommit.cycle.run import follow as follow_run
 from airflow_provider_lakecommit.cycle.run import loop, pauses, successor
 from airflow_provider_lakecommit.cycle.run.follow import Follow
 from airflow_provider_lakecommit.cycle.run.interval import Total, WindowLog
+from airflow_provider_lakecommit.cycle.run.next_window import FollowOptions
 from airflow_provider_lakecommit.cycle.run.successor import Successor
-from airflow_provider_lakecommit.cycle.run.window import FollowOptions
+from airflow_provider_lakecommit.cycle.run_outcome import CycleOutcome
 from airflow_provider_lakecommit.cycle.session.landing_session import RunIdentity
 from airflow_provider_lakecommit.cycle.session.turns import log_end, turn_at
 from airflow_provider_lakecommit.exceptions import (

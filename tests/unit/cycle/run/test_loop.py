@@ -12,10 +12,10 @@ import pytest
 
 from airflow_provider_lakecommit.cycle.commit import drain
 from airflow_provider_lakecommit.cycle.jobs import window_writer
-from airflow_provider_lakecommit.cycle.outcome import CycleOutcome
 from airflow_provider_lakecommit.cycle.run import loop, pauses
 from airflow_provider_lakecommit.cycle.run.loop import LandingRunner
 from airflow_provider_lakecommit.cycle.run.pauses import MOST_IDLE_CYCLES, REFUSED_PAUSES
+from airflow_provider_lakecommit.cycle.run_outcome import CycleOutcome
 from airflow_provider_lakecommit.exceptions import (
     CatalogError,
     ControlTopicError,

@@ -23,7 +23,7 @@ from airflow_provider_lakecommit.formats.avro import items
 from airflow_provider_lakecommit.formats.avro.decode_avro import AvroDecoder
 from airflow_provider_lakecommit.formats.avro.infer import avro_columns
 from airflow_provider_lakecommit.formats.avro.writer import writer_type
-from airflow_provider_lakecommit.formats.infer import schema_of
+from airflow_provider_lakecommit.formats.infer_values import schema_of
 from tests.support.avro_shapes import encoded, expected, read_by_reference, schemas, values_of, word
 from tests.support.effort import examples
 

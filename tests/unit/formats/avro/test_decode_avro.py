@@ -19,7 +19,7 @@ from airflow_provider_lakecommit.exceptions import RegistryError, TableError
 from airflow_provider_lakecommit.formats.avro.block import MOST_EMPTY
 from airflow_provider_lakecommit.formats.avro.decode_avro import AvroDecoder
 from airflow_provider_lakecommit.formats.decoder import Decoded
-from airflow_provider_lakecommit.formats.registry.schemas import RegisteredSchema, SchemaKey, UnknownSchemaError
+from airflow_provider_lakecommit.formats.registry.schema_source import RegisteredSchema, SchemaKey, UnknownSchemaError
 from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec
 from tests.support.avro_shapes import encoded
 

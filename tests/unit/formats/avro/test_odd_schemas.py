@@ -18,7 +18,7 @@ from airflow_provider_lakecommit.formats.avro.decode_avro import AvroDecoder
 from airflow_provider_lakecommit.formats.avro.infer import avro_columns
 from airflow_provider_lakecommit.formats.avro.writer import DEEPEST, writer_type
 from airflow_provider_lakecommit.formats.decoder import Decoded
-from airflow_provider_lakecommit.formats.registry.schemas import AVRO, RegisteredSchema, SchemaKey
+from airflow_provider_lakecommit.formats.registry.schema_source import AVRO, RegisteredSchema, SchemaKey
 from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec
 from tests.support.avro_shapes import encoded
 

@@ -14,7 +14,7 @@ from airflow_provider_lakecommit.core.formats import DEFAULTS, FormatOptions
 from airflow_provider_lakecommit.formats.evolution.inferred import InferredTypes
 from airflow_provider_lakecommit.formats.evolution.observed_types import observed_types
 from airflow_provider_lakecommit.formats.evolution.paths import plain
-from airflow_provider_lakecommit.formats.evolution.records import row_in
+from airflow_provider_lakecommit.formats.evolution.sampled_columns import row_in
 from airflow_provider_lakecommit.formats.sampled import sample_values
 from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec
 

@@ -21,7 +21,7 @@ from airflow_provider_lakecommit.exceptions import CompilerError, TableError
 from airflow_provider_lakecommit.formats.protobuf import compiler
 from airflow_provider_lakecommit.formats.protobuf.compiler import DescriptorError, compiled
 from airflow_provider_lakecommit.formats.protobuf.decode_protobuf import ProtobufDecoder
-from airflow_provider_lakecommit.formats.registry.schemas import PROTOBUF, RegisteredSchema, SchemaKey
+from airflow_provider_lakecommit.formats.registry.schema_source import PROTOBUF, RegisteredSchema, SchemaKey
 
 HEAD = 'syntax = "proto3"; package shop; '
 ORDER = f"{HEAD}message Order {{ int64 id = 1; }}"

@@ -7,7 +7,7 @@ from google.protobuf.message_factory import GetMessageClass
 from hypothesis import given, settings
 
 from airflow_provider_lakecommit.core.formats import FormatOptions
-from airflow_provider_lakecommit.formats.infer import schema_of
+from airflow_provider_lakecommit.formats.infer_values import schema_of
 from airflow_provider_lakecommit.formats.protobuf.decode_protobuf import ProtobufDecoder
 from airflow_provider_lakecommit.formats.protobuf.descriptors import file_of, message_named
 from airflow_provider_lakecommit.formats.protobuf.infer import message_columns

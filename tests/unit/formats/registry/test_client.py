@@ -15,7 +15,7 @@ import pytest
 from airflow_provider_lakecommit.exceptions import RegistryError, SpecError
 from airflow_provider_lakecommit.formats.registry import client
 from airflow_provider_lakecommit.formats.registry.client import SchemaRegistry, needed, registry_of
-from airflow_provider_lakecommit.formats.registry.schemas import UnknownSchemaError
+from airflow_provider_lakecommit.formats.registry.schema_source import UnknownSchemaError
 from airflow_provider_lakecommit.landing.registry import registry_settings, with_login_apart, with_registry
 from tests.fakes.registry import HTML, FakeRegistry
 

@@ -14,7 +14,7 @@ import pytest
 from airflow_provider_lakecommit.exceptions import RegistryError, SpecError
 from airflow_provider_lakecommit.formats.registry.client import SchemaRegistry
 from airflow_provider_lakecommit.formats.registry.connection import remedy_of
-from airflow_provider_lakecommit.formats.registry.schemas import UnknownSchemaError
+from airflow_provider_lakecommit.formats.registry.schema_source import UnknownSchemaError
 from tests.fakes.registry import FakeRegistry
 
 QUICK = {"max.retries": 0, "retries.wait.ms": 1, "timeout": 5, "unknown.wait.seconds": 0}

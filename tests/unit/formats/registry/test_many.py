@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from airflow_provider_lakecommit.exceptions import RegistryError
-from airflow_provider_lakecommit.formats.registry.schemas import (
+from airflow_provider_lakecommit.formats.registry.schema_source import (
     MOST_AT_ONCE,
     RegisteredSchema,
     SchemaKey,

@@ -11,7 +11,7 @@ import pytest
 from airflow_provider_lakecommit.exceptions import RegistryError, SpecError
 from airflow_provider_lakecommit.formats.registry import unknown_wait as module
 from airflow_provider_lakecommit.formats.registry.client import SchemaRegistry
-from airflow_provider_lakecommit.formats.registry.schemas import AbsentKindError, UnknownSchemaError
+from airflow_provider_lakecommit.formats.registry.schema_source import AbsentKindError, UnknownSchemaError
 from airflow_provider_lakecommit.formats.registry.unknown_wait import MOST_WAITS, WITHIN, UnknownWait
 from airflow_provider_lakecommit.landing.registry import unknown_wait
 from tests.fakes.registry import FakeRegistry

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 
-from airflow_provider_lakecommit.control.ledger import decode_ledger, encode_ledger
+from airflow_provider_lakecommit.control.ledger_text import decode_ledger, encode_ledger
 from airflow_provider_lakecommit.core.accounting import counts_by_partition, total_of
 from airflow_provider_lakecommit.core.model import Counts, Span, SpanReport
 from airflow_provider_lakecommit.core.offsets import OffsetRange

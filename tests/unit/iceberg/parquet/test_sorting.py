@@ -35,8 +35,8 @@ from pyiceberg.types import DoubleType, IcebergType, LongType, NestedField, Stri
 
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.iceberg.parquet.arrow_types import arrow_schema
+from airflow_provider_lakecommit.iceberg.parquet.fanout_writer import FanoutWriter
 from airflow_provider_lakecommit.iceberg.parquet.layout import Sorting
-from airflow_provider_lakecommit.iceberg.parquet.write import FanoutWriter
 from tests.support.targets import target_of
 from tests.unit.iceberg.parquet.test_partitions import STORED, expected, table_of
 

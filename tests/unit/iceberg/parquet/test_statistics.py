@@ -42,8 +42,8 @@ from pyiceberg.types import (
 
 from airflow_provider_lakecommit.core.model import TableTarget
 from airflow_provider_lakecommit.iceberg.parquet.arrow_types import arrow_schema
+from airflow_provider_lakecommit.iceberg.parquet.fanout_writer import FanoutWriter
 from airflow_provider_lakecommit.iceberg.parquet.statistics import Metrics, _upper_bytes, _upper_text
-from airflow_provider_lakecommit.iceberg.parquet.write import FanoutWriter
 from tests.support.effort import examples
 
 NAN, INFINITY = float("nan"), float("inf")

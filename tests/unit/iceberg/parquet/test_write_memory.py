@@ -20,9 +20,9 @@ from pyiceberg.types import BinaryType, LongType, NestedField
 
 from airflow_provider_lakecommit.core.model import TableTarget
 from airflow_provider_lakecommit.iceberg.parquet.arrow_types import arrow_schema
+from airflow_provider_lakecommit.iceberg.parquet.fanout_writer import FanoutWriter
 from airflow_provider_lakecommit.iceberg.parquet.layout import file_io
 from airflow_provider_lakecommit.iceberg.parquet.parquet import Dictionaries
-from airflow_provider_lakecommit.iceberg.parquet.write import FanoutWriter
 
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "part", LongType()), NestedField(3, "v", BinaryType()))
 BY_PART = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "part"))

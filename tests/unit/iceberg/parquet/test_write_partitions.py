@@ -35,7 +35,7 @@ from pyiceberg.types import DoubleType, IcebergType, LongType, NestedField, Stri
 from airflow_provider_lakecommit.control.data_file import FileCodec
 from airflow_provider_lakecommit.iceberg.data_files import partition_fields, to_pyiceberg, to_wire
 from airflow_provider_lakecommit.iceberg.parquet.arrow_types import arrow_schema
-from airflow_provider_lakecommit.iceberg.parquet.write import FanoutWriter
+from airflow_provider_lakecommit.iceberg.parquet.fanout_writer import FanoutWriter
 from tests.support.targets import target_of
 from tests.unit.iceberg.parquet.test_partitions import STORED, table_of
 

@@ -25,8 +25,8 @@ from pyiceberg.types import BooleanType, DecimalType, ListType, LongType, Nested
 
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.iceberg.parquet.arrow_types import arrow_schema
+from airflow_provider_lakecommit.iceberg.parquet.fanout_writer import FanoutWriter
 from airflow_provider_lakecommit.iceberg.parquet.layout import check_target
-from airflow_provider_lakecommit.iceberg.parquet.write import FanoutWriter
 from tests.support.targets import target_of
 
 SCHEMA = Schema(

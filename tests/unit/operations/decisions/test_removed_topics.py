@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider_lakecommit.control.ledger import decode_ledger, encode_ledger
+from airflow_provider_lakecommit.control.ledger_text import decode_ledger, encode_ledger
 from airflow_provider_lakecommit.core.model import ReadPosition
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
 from airflow_provider_lakecommit.operations.decisions.prune import missing, pruned

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.core.planning.missing import Watermark
-from airflow_provider_lakecommit.cycle.run.window import ANYWAY, LATE, SELDOM, Pace, ahead_of, is_full
+from airflow_provider_lakecommit.cycle.run.next_window import ANYWAY, LATE, SELDOM, Pace, ahead_of, is_full
 
 P0, P1 = (SourcePartition("orders", n, "topic-1") for n in range(2))
 AGE = 2.0

@@ -10,7 +10,7 @@ import pytest
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.core.planning.headroom import Headroom, Retention
 from airflow_provider_lakecommit.cycle.commit.prepared import prepare_for_commit
-from airflow_provider_lakecommit.cycle.plan.headroom import (
+from airflow_provider_lakecommit.cycle.plan.headroom_watch import (
     FEW,
     ROUNDS,
     Watch,
@@ -79,7 +79,7 @@ def test_advice_that_cannot_be_made_is_a_warning_and_no_error(
     assert plan_lines(session, watch(asking)) == ()
     assert headroom_now(session, folded.state, source, HOUR, 1.0) == ()
     assert any("WARNING: could not determine the retention of unread offsets" in line for line in asking.lines)
-    monkeypatch.setattr("airflow_provider_lakecommit.cycle.plan.headroom.oldest_unread", broken)
+    monkeypatch.setattr("airflow_provider_lakecommit.cycle.plan.headroom_watch.oldest_unread", broken)
     assert request(session, folded.state, source, HOUR).found() == ()
 
 
@@ -119,7 +119,7 @@ def test_the_time_to_wait_counts_from_when_it_was_requested(monkeypatch: pytest.
         waited.append(seconds)
         return []
 
-    monkeypatch.setattr("airflow_provider_lakecommit.cycle.plan.headroom.time.monotonic", lambda: 107.0)
+    monkeypatch.setattr("airflow_provider_lakecommit.cycle.plan.headroom_watch.time.monotonic", lambda: 107.0)
     Watch(began=100.0, threshold=HOUR, requested=(), answers=answers).found(10.0)
     assert waited == [3.0]
 

@@ -20,13 +20,13 @@ from airflow_provider_lakecommit.core import WITH_REGISTRY
 from airflow_provider_lakecommit.exceptions import RegistryError, SpecError
 from airflow_provider_lakecommit.formats.evolution.changes import UNLIMITED, TableSide, evolution
 from airflow_provider_lakecommit.formats.registry.client import SchemaRegistry, needed, registry_of
-from airflow_provider_lakecommit.formats.registry.schemas import RegisteredSchema, UnknownSchemaError
+from airflow_provider_lakecommit.formats.registry.schema_source import RegisteredSchema, UnknownSchemaError
 from airflow_provider_lakecommit.iceberg import create_from_spec
 from airflow_provider_lakecommit.landing import Landing
 
 if TYPE_CHECKING:
     # With Arrow, which a plan does without.
-    from airflow_provider_lakecommit.formats.infer import InferredColumn
+    from airflow_provider_lakecommit.formats.infer_values import InferredColumn
 
 COLUMNS = {
     "AVRO": "airflow_provider_lakecommit.formats.avro.infer:registered_columns",

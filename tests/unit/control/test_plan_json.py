@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_lakecommit.control.headers import header
-from airflow_provider_lakecommit.control.plan import (
+from airflow_provider_lakecommit.control.plan_json import (
     MAX_SLICES,
     budget_from_json,
     plan_from_json,

@@ -39,7 +39,7 @@ from airflow_provider_lakecommit.control import (
 from airflow_provider_lakecommit.control import headers as h
 from airflow_provider_lakecommit.core import LIVE, WHY_BLOCKED, Coverage, RefusalState, Span
 from airflow_provider_lakecommit.exceptions import WireError
-from airflow_provider_lakecommit.stall.state import EventKind, ObservedEvent
+from airflow_provider_lakecommit.stall.group_state import EventKind, ObservedEvent
 
 GROUP_LENGTH = 1000
 """A group with a longer name is ignored: the state of each group is bounded."""

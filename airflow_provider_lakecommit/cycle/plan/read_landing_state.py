@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read what a window of a landing's state depends on.
 
-Contract: nothing is written. The state is that of :func:`~airflow_provider_lakecommit.cycle.plan.tables.read`.
+Contract: nothing is written. The state is that of :func:`~airflow_provider_lakecommit.cycle.plan.ready_tables.read`.
 
 Failure story: errors are those of the reads; lost offsets, replaced logs and tables that writers cannot fill are errors
 too.
@@ -39,10 +39,10 @@ from airflow_provider_lakecommit.core.blocks import outdated, without
 from airflow_provider_lakecommit.cycle.plan.column_check import ColumnCheck, check_sql, column_check, is_due, stops
 from airflow_provider_lakecommit.cycle.plan.dispositions import given_up, rules_now
 from airflow_provider_lakecommit.cycle.plan.facts import Facts, planned
-from airflow_provider_lakecommit.cycle.plan.headroom import PLAN_SECONDS
+from airflow_provider_lakecommit.cycle.plan.headroom_watch import PLAN_SECONDS
+from airflow_provider_lakecommit.cycle.plan.ready_tables import Prepared, Reading
 from airflow_provider_lakecommit.cycle.plan.reports import missing_ranges
-from airflow_provider_lakecommit.cycle.plan.tables import Prepared, Reading
-from airflow_provider_lakecommit.cycle.plan.truncation import check_logs
+from airflow_provider_lakecommit.cycle.plan.truncation_check import check_logs
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.cycle.session.secrets import vended_of
 from airflow_provider_lakecommit.cycle.session.tables import check_unless_filled

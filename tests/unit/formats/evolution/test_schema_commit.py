@@ -14,7 +14,7 @@ from pyiceberg.types import LongType, NestedField, StringType, StructType
 
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitRefusedError, CommitUnknownError, LakecommitError
 from airflow_provider_lakecommit.formats.evolution.changes import Change
-from airflow_provider_lakecommit.formats.evolution.commit import EvolveRequest, evolve_table, evolved_to_text
+from airflow_provider_lakecommit.formats.evolution.schema_commit import EvolveRequest, evolve_table, evolved_to_text
 from airflow_provider_lakecommit.iceberg.ledger.ledger import landing_snapshots
 from airflow_provider_lakecommit.iceberg.ledger.summary_extras import EVOLVED
 from tests.fakes.catalog import Fault

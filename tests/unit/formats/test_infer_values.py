@@ -15,7 +15,7 @@ from airflow_provider_lakecommit.cli.infer_output import to_yaml
 from airflow_provider_lakecommit.cli.infer_schema import Inferred, Question, rejected
 from airflow_provider_lakecommit.core.formats import FormatOptions
 from airflow_provider_lakecommit.formats.decode_json import JsonDecoder
-from airflow_provider_lakecommit.formats.infer import InferredColumn, infer
+from airflow_provider_lakecommit.formats.infer_values import InferredColumn, infer
 from airflow_provider_lakecommit.formats.sampled import sample_values
 from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec
 from airflow_provider_lakecommit.landing import Landing

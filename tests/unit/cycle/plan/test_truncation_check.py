@@ -18,10 +18,10 @@ from airflow_provider_lakecommit.core.outcome import Commit, Ended, decide
 from airflow_provider_lakecommit.core.refusal import RefusalState
 from airflow_provider_lakecommit.core.state import LandingState
 from airflow_provider_lakecommit.cycle.commit.prepared import prepare_for_commit
-from airflow_provider_lakecommit.cycle.outcome import RunOutcome
-from airflow_provider_lakecommit.cycle.plan.truncation import diverged_logs, truncated
+from airflow_provider_lakecommit.cycle.plan.truncation_check import diverged_logs, truncated
 from airflow_provider_lakecommit.cycle.results import Closed
 from airflow_provider_lakecommit.cycle.run.loop import LandingRunner
+from airflow_provider_lakecommit.cycle.run_outcome import RunOutcome
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.exceptions import SourceError
 from airflow_provider_lakecommit.kafka.source_topic import SourceState

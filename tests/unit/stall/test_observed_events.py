@@ -25,13 +25,13 @@ from airflow_provider_lakecommit.control.payloads import (
     TableReference,
     TopicPartitionOffset,
 )
-from airflow_provider_lakecommit.control.plan import time_to_json
+from airflow_provider_lakecommit.control.plan_json import time_to_json
 from airflow_provider_lakecommit.core.model import Span
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
 from airflow_provider_lakecommit.core.refusal import RefusalState
 from airflow_provider_lakecommit.exceptions import WireError
-from airflow_provider_lakecommit.stall.events import observed_record
-from airflow_provider_lakecommit.stall.state import EventKind
+from airflow_provider_lakecommit.stall.group_state import EventKind
+from airflow_provider_lakecommit.stall.observed_events import observed_record
 from tests.fixtures.traces import SCENES, read_trace
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

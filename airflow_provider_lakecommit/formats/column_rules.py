@@ -15,7 +15,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import BinaryType, DecimalType, FixedType, IcebergType
 
 from airflow_provider_lakecommit.core import FormatOptions
-from airflow_provider_lakecommit.formats.times import rule_problem
+from airflow_provider_lakecommit.formats.time_values import rule_problem
 from airflow_provider_lakecommit.landing import meant
 
 OCTETS = (BinaryType, FixedType)

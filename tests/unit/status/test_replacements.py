@@ -11,7 +11,6 @@ import pytest
 
 from airflow_provider_lakecommit.core.model import Counts, ReadPosition, Span, SpanReport
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange
-from airflow_provider_lakecommit.iceberg.ledger.checks import StagedSlice
 from airflow_provider_lakecommit.iceberg.ledger.replaced import (
     REPLACED,
     Replaced,
@@ -19,6 +18,7 @@ from airflow_provider_lakecommit.iceberg.ledger.replaced import (
     replaced_of,
     sections_after,
 )
+from airflow_provider_lakecommit.iceberg.ledger.slice_checks import StagedSlice
 from airflow_provider_lakecommit.iceberg.ledger.summary import SnapshotKind
 from airflow_provider_lakecommit.status.table_history import LandingSnapshot, Severity
 from airflow_provider_lakecommit.status.verify import check_landing

@@ -126,7 +126,7 @@ def read(session: LandingSession, source: SourceState, *, dry: bool = False) -> 
 
     :param source: an earlier read; it is made anew if a table has landed more
     :param dry: write nothing; new tables and entries are only simulated
-    :raises LakecommitError: as :func:`~airflow_provider_lakecommit.cycle.plan.tables.prepare`
+    :raises LakecommitError: as :func:`~airflow_provider_lakecommit.cycle.plan.ready_tables.prepare`
     :raises ControlTopicError: the control topic cannot be read
     :raises SourceError: the topics cannot be read
     :raises SourceUnavailableError: the brokers do not answer

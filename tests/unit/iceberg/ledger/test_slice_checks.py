@@ -25,8 +25,13 @@ from pyiceberg.types import (
 from airflow_provider_lakecommit.core.model import Counts, LedgerSection, SliceReport, Span, SpanReport, TableReport
 from airflow_provider_lakecommit.core.offsets import OffsetRange
 from airflow_provider_lakecommit.core.provenance import RowsPerOffset
-from airflow_provider_lakecommit.iceberg.ledger.checks import AppendDecision, Grounds, StagedSlice, evaluate_slices
 from airflow_provider_lakecommit.iceberg.ledger.ledger import Condition, LedgerState
+from airflow_provider_lakecommit.iceberg.ledger.slice_checks import (
+    AppendDecision,
+    Grounds,
+    StagedSlice,
+    evaluate_slices,
+)
 from tests.fakes.lake import BY_BUCKET, SCHEMA, at, coverage, data_file, section, spans, staged
 
 EPOCH = uuid4()

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_lakecommit.control.ledger import decode_ledger, encode_ledger
+from airflow_provider_lakecommit.control.ledger_text import decode_ledger, encode_ledger
 from airflow_provider_lakecommit.control.packed_text import COMPRESS_ABOVE
 from airflow_provider_lakecommit.core.model import AdoptedSink, ControlPosition, LedgerSection, ReadPosition
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition

@@ -50,7 +50,7 @@ from pyiceberg.types import (
 
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.iceberg.parquet.arrow_types import arrow_schema
-from airflow_provider_lakecommit.iceberg.parquet.write import FanoutWriter
+from airflow_provider_lakecommit.iceberg.parquet.fanout_writer import FanoutWriter
 from tests.support.targets import target_of
 
 SCHEMA = Schema(

@@ -15,8 +15,8 @@ from airflow_provider_lakecommit.core.identity import slice_id
 from airflow_provider_lakecommit.core.model import Counts, Plan, Slice, Span
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
 from airflow_provider_lakecommit.core.refusal import RefusalState
-from airflow_provider_lakecommit.cycle.outcome import CycleOutcome, RunOutcome, Written
 from airflow_provider_lakecommit.cycle.results import Closed, CycleTicket, Opened, PublishedSnapshot
+from airflow_provider_lakecommit.cycle.run_outcome import CycleOutcome, RunOutcome, Written
 from airflow_provider_lakecommit.spark.job import SliceStatus
 
 P = SourcePartition("orders", 0, "id")
