@@ -135,12 +135,13 @@ Standing = tuple[StatusVerdict, str, Status | None]
 
 
 def status_set(spec: LandingSetSpec, options: Namespace, output: Output) -> int:
-    with opened_set(spec) as (expansion, tables, connections):
+    with opened_set(spec) as connections:
+        expansion = connections.expansion
 
         def step(session: LandingSession) -> Standing:
             landing = session.landing
             made = spec.landing_set.missing_table == "create"
-            if made and has_no_record(landing, connections) and tables.find(landing.table) is None:
+            if made and has_no_record(landing, connections) and session.tables.find(landing.table) is None:
                 return StatusVerdict.WELL, without_records(landing), None
             found = read_status(session, options.every)
             return *status_verdict(found, options.max_lag, options.max_age), found

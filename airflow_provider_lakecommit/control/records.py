@@ -74,6 +74,9 @@ class LogRecord(Protocol):
     def headers(self) -> Sequence[tuple[str, bytes]]: ...
 
 
+_NO_DIRECTIVES = Directives()
+
+
 def table_reference(catalog: str, table: str, uuid: UUID) -> TableReference:
     """Return a table as events name it: ``namespace.name`` in a catalog, and its uuid."""
     *namespace, name = table.split(".")
@@ -159,17 +162,16 @@ class Sender:
         at: datetime,
         *,
         table: TableReference,
-        name: str,
         snapshot_id: int,
         token: UUID,
         coverage: Coverage,
-        directives: Directives,
+        directives: Directives = _NO_DIRECTIVES,
         debt: float | None = None,
     ) -> Outgoing:
         """COMMIT_TO_TABLE."""
         values = {
             "kind": "published",
-            "table": name,
+            "table": ".".join((*table.namespace, table.name)),
             "snapshot": snapshot_id,
             "token": str(token),
             "ranges": coverage_to_json(coverage),

@@ -152,16 +152,15 @@ class LakeCommitOperator(LandingTask):
         from airflow_provider_lakecommit.cycle import CycleTicket
 
         found = context["ti"].xcom_pull(task_ids=self.plan_task_id, key=CYCLES, map_indexes=-1) or []
-        landings = {each["landing"]["name"]: Landing.from_flat(each["landing"]) for each in found}
-        tickets = {each["landing"]["name"]: CycleTicket.from_dict(each["cycle"]) for each in found}
+        pairs = [(Landing.from_flat(each["landing"]), CycleTicket.from_dict(each["cycle"])) for each in found]
+        opened = {landing.name: (landing, ticket) for landing, ticket in pairs}
         ends: dict[str, tuple[str, str]] = {}
         closed: dict[str, Closed] = {}
-        if landings:
+        if opened:
             ends, closed, self.commits = close_set(
                 declared,
                 self.identity(context),
-                landings,
-                tickets,
+                opened,
                 self.log,
                 retry=self.is_retry(context),
                 in_events=self.in_events(context),
@@ -174,8 +173,8 @@ class LakeCommitOperator(LandingTask):
         if not published:
             raise AirflowSkipException(f"nothing was published; {len(ends)} landings have a cycle")
         for name in published:
-            extra = event_extra(landings[name], closed[name])
-            context["outlet_events"][self.asset].add(asset_of(landings[name]), extra=extra)
+            landing, _ = opened[name]
+            context["outlet_events"][self.asset].add(asset_of(landing), extra=event_extra(landing, closed[name]))
         return {name: landed_line(closed[name]) for name in published}
 
     def _close(self, context: Context) -> Closed:
@@ -242,8 +241,7 @@ def _line(closed: Closed) -> str:
 def close_set(
     declared: LandingSet,
     run: RunIdentity,
-    landings: Mapping[str, Landing],
-    tickets: Mapping[str, CycleTicket],
+    opened: Mapping[str, tuple[Landing, CycleTicket]],
     log: Any,
     *,
     retry: bool,
@@ -251,11 +249,12 @@ def close_set(
 ) -> tuple[dict[str, tuple[str, str]], dict[str, Closed], list[LandingCommit]]:
     """Close the run's cycle of each landing concurrently; log how each ended, and send its metrics.
 
+    :param opened: by name, the landings with their cycles
     :return: verdict and reason of each landing, the closed cycles, and the commits, for lineage
     """
     from airflow_provider_lakecommit.cycle import ConcurrentLandings, Expansion, for_all
 
-    began = time.monotonic()
+    began, landings = time.monotonic(), {name: landing for name, (landing, _) in opened.items()}
     with (
         set_target(declared) as at,
         at.connect(Expansion(landings=tuple(landings.values()))) as connections,
@@ -263,7 +262,7 @@ def close_set(
     ):
 
         def step(session: LandingSession) -> Closed:
-            ticket = tickets[session.landing.name]
+            _, ticket = opened[session.landing.name]
             return _closed(session, run, ticket, retry=retry, in_events=in_events, executor=concurrent.executor)
 
         ended = for_all(

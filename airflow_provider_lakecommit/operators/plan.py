@@ -215,10 +215,7 @@ def plan_set(
         with at.connect(expansion) as connections:
             plans = plans_of(
                 at.declared,
-                expansion,
                 connections,
-                at.kafka,
-                at.tables,
                 plan,
                 lambda line: log_set_line(log, line),
                 publish=publish,

@@ -124,23 +124,16 @@ class SetRun:
 
     def _close(self, plans: SetPlans, saved: set[str]) -> bool:
         """Close the cycles of a round; return True if it made progress for a landing."""
-        landings = {name: plans.landings[name] for name in plans.opened}
-        if not landings:
+        cycles = {name: (plans.landings[name], opened.ticket) for name, opened in plans.opened.items()}
+        if not cycles:
             return False
-        tickets = {name: opened.ticket for name, opened in plans.opened.items()}
         ends, closed, commits = close_set(
-            self._declared,
-            self._identity,
-            landings,
-            tickets,
-            self._task.log,
-            retry=self._retry,
-            in_events=self._in_events,
+            self._declared, self._identity, cycles, self._task.log, retry=self._retry, in_events=self._in_events
         )
         self.commits += commits
         for name, end in ends.items():
             # A round with nothing new removes nothing from what an earlier one has published.
             if end[0] != "skipped" or name not in self.ends:
                 self.ends[name] = end
-        self.published += [(landings[name], each) for name, each in closed.items() if each.published]
+        self.published += [(plans.landings[name], each) for name, each in closed.items() if each.published]
         return any(each.published or (name in saved and not each.voided) for name, each in closed.items())

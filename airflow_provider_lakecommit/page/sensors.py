@@ -57,13 +57,12 @@ def waiting_sensors(session: Session) -> tuple[HeldSensor, ...]:
         .order_by(ti.start_date.desc())
         .limit(MOST)
     )
-    found = (_sensor(*row) for row in session.execute(query))
+    found = (_sensor(row) for row in session.execute(query))
     return tuple(s for s in found if s is not None)
 
 
-def _sensor(
-    dag: str, run: str, task: str, map_index: int, state: str, since: datetime | None, value: Any
-) -> HeldSensor | None:
+def _sensor(row: Any) -> HeldSensor | None:
+    dag, run, task, map_index, state, since, value = row
     if not isinstance(value, Mapping) or value.get("answer") == "go":
         return None
     texts = {name: str(value.get(name) or "") for name in ("group", "control_topic", "reason")}

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airflow_provider_lakecommit.control import (
     CORRUPTION,
@@ -40,6 +40,9 @@ from airflow_provider_lakecommit.control import headers as h
 from airflow_provider_lakecommit.core import LIVE, WHY_BLOCKED, Coverage, RefusalState, Span
 from airflow_provider_lakecommit.exceptions import WireError
 from airflow_provider_lakecommit.stall.group_state import EventKind, ObservedEvent
+
+if TYPE_CHECKING:
+    from airflow_provider_lakecommit.control import ControlRecord
 
 GROUP_LENGTH = 1000
 """A group with a longer name is ignored: the state of each group is bounded."""
@@ -206,16 +209,7 @@ PROGRESS_KINDS = frozenset({EventKind.START, EventKind.COMPLETED})
 REMEMBERED = 256
 
 
-class Record(Protocol):
-    @property
-    def value(self) -> bytes | None: ...
-    @property
-    def headers(self) -> tuple[tuple[str, bytes], ...]: ...
-    @property
-    def doubt(self) -> str | None: ...
-
-
-def is_ours(record: Record) -> bool:
+def is_ours(record: ControlRecord) -> bool:
     return any(name == HEADER for name, _ in record.headers)
 
 
@@ -225,7 +219,7 @@ class VerifiedRecords:
     def __init__(self) -> None:
         self._known: dict[str, dict[int, None]] = {}
 
-    def __call__(self, record: Record, group: str, kind: EventKind, *, landing: bool) -> bool:
+    def __call__(self, record: ControlRecord, group: str, kind: EventKind, *, landing: bool) -> bool:
         """Return True if the record is accepted. ``landing``: the group is known as a landing."""
         if record.doubt is not None:
             return False

@@ -14,7 +14,7 @@ rolled back. The finding is a note if a user has stated since what the table hol
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyiceberg.table.snapshots import Operation, Snapshot
@@ -112,11 +112,10 @@ def brought_back(
     if not found:
         return
     of = {path: s for s in beside() for path, _ in s.files}
-    known = landing[-1].sections.keys() if landing else ()
     for n, files in found.items():
         if logged is not None and {s.record.snapshot_id for path, _ in files if (s := of.get(path))} == {logged}:
             continue
-        yield _finding(table, n, files, of, known, landing, line)
+        yield _finding(table, n, files, of, landing, line)
 
 
 def _finding(
@@ -124,10 +123,10 @@ def _finding(
     snapshot_id: int,
     files: Sequence[AddedFile],
     of: Mapping[str, LandingSnapshot],
-    known: Collection[tuple[str, str]],
     landing: Sequence[LandingSnapshot],
     line: Sequence[int],
 ) -> Finding:
+    known = landing[-1].sections.keys() if landing else ()
     sources = {s.record.snapshot_id: s for path, _ in files if (s := of.get(path)) is not None and s.key in known}
     newer = line[: line.index(snapshot_id)]
     since = {s.key for s in landing if s.record.kind is SnapshotKind.INIT and s.record.snapshot_id in newer}

@@ -122,7 +122,7 @@ def test_landings_that_have_nothing_to_do_are_reported_by_the_log_and_cost_no_pl
 
     expansion = found_landings(spec.landing_set, spec.kafka)
     with SetConnections(spec.landing_set, expansion, spec.kafka, tables, deployment="test") as connections:
-        plans = plans_of(spec.landing_set, expansion, connections, spec.kafka, tables, plan, print, skip_idle=True)
+        plans = plans_of(spec.landing_set, connections, plan, print, skip_idle=True)
     tables.close()
     assert planned == ["shop.lake.refunds"] == list(plans.opened)
     assert dict(plans.nothing) == {"shop.lake.orders": "nothing new"}

@@ -75,7 +75,6 @@ class Narrator:
                     uuid4(),
                     _now(),
                     table=table_reference("lake", table, table_uuid(table)),
-                    name=table,
                     snapshot_id=7,
                     token=uuid4(),
                     coverage=made.coverage if ranges is None else coverage(ranges),

@@ -54,9 +54,7 @@ class SetWorld:
 
         try:
             with SetConnections(spec.landing_set, expansion, spec.kafka, tables, deployment="test") as connections:
-                plans = plans_of(
-                    spec.landing_set, expansion, connections, spec.kafka, tables, plan, log, publish=publish
-                )
+                plans = plans_of(spec.landing_set, connections, plan, log, publish=publish)
                 if "write" in only:
                     for name, opened in plans.opened.items():
                         world = World(landing=plans.landings[name], kafka=spec.kafka, catalog=self.shop.catalog)

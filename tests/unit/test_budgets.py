@@ -13,7 +13,38 @@ import pytest
 
 from tests.support.sources import ROOT, imported, sources
 
-BUDGETS = {"lines": 86_750, "doors": 37, "pairs of rooms": 278, "dataclasses": 322, "example DAGs": 10}
+BUDGETS = {
+    "lines": 86_750,
+    "doors": 37,
+    "pairs of rooms": 278,
+    "dataclasses": 322,
+    "functions with more than six parameters": 24,
+    "example DAGs": 10,
+}
+
+ROOMS = {
+    "cli": (5250, 35),
+    "control": (4150, 21),
+    "core": (5500, 37),
+    "cycle": (10350, 63),
+    "formats": (11050, 68),
+    "hooks": (950, 8),
+    "iceberg": (10500, 56),
+    "kafka": (1800, 10),
+    "landing": (3100, 19),
+    "notifications": (100, 2),
+    "operations": (12500, 73),
+    "operators": (4200, 27),
+    "page": (3300, 23),
+    "plugins": (200, 3),
+    "sensors": (300, 2),
+    "spark": (6200, 40),
+    "stall": (1700, 8),
+    "status": (3900, 26),
+    "telemetry": (450, 5),
+    "triggers": (550, 6),
+}
+"""Of each folder at the top: lines and modules."""
 
 
 def room_of(path: Path) -> tuple[str, ...]:
@@ -39,9 +70,18 @@ def count(what: str) -> int:
         case "dataclasses":
             nodes = (n for _, tree in sources().values() for n in ast.walk(tree) if isinstance(n, ast.ClassDef))
             return sum(any("dataclass" in ast.unparse(d) for d in n.decorator_list) for n in nodes)
+        case "functions with more than six parameters":
+            nodes = (n for _, tree in sources().values() for n in ast.walk(tree))
+            return sum(isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef) and takes_many(n) for n in nodes)
         case "example DAGs":
             return len(list((ROOT.parent / "dags").glob("example_*.py")))
     raise ValueError(what)
+
+
+def takes_many(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Constructors are not counted: those of operators have an argument for each of their options."""
+    given = [a.arg for a in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)]
+    return function.name != "__init__" and len(given) - (given[:1] in (["self"], ["cls"])) > 6
 
 
 @pytest.mark.parametrize("what", BUDGETS)
@@ -51,3 +91,52 @@ def test_the_package_is_no_larger_than_its_budget(what: str) -> None:
 
 def test_what_is_counted_is_there() -> None:
     assert all(count(what) > 0 for what in BUDGETS)
+
+
+def test_a_folder_is_no_larger_than_its_budget() -> None:
+    sizes: dict[str, list[int]] = {}
+    for path, _ in sources().values():
+        if room := room_of(path)[:1]:
+            sizes.setdefault(room[0], []).append(len(path.read_text(encoding="utf-8").splitlines()))
+    assert sizes.keys() == ROOMS.keys()
+    found = {room: (sum(lines), len(lines)) for room, lines in sizes.items()}
+    assert {r: n for r, n in found.items() if n[0] > ROOMS[r][0] or n[1] > ROOMS[r][1]} == {}
+
+
+@pytest.mark.parametrize(("source", "expected"), [("a, b, c, d, e, f", False), ("a, b, c, *, d, e, f, g=1", True)])
+def test_parameters_are_counted(source: str, expected: bool) -> None:
+    for text in (f"def f({source}): ...", f"class A:\n    async def f(self, {source}): ..."):
+        (function,) = (n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))
+        assert takes_many(function) is expected
+
+
+def members(node: ast.ClassDef) -> frozenset[str]:
+    """Return the methods and fields of a class, without special ones."""
+    named = {n.name for n in node.body if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)}
+    named |= {ast.unparse(n.target) for n in node.body if isinstance(n, ast.AnnAssign)}
+    named |= {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)}
+    return frozenset(name for name in named if not name.startswith("__"))
+
+
+PARTS = {"Connected", "Declared", "Limits", "CyclePlace"}
+"""What a module uses of a class that its room may not import."""
+
+
+def test_a_protocol_has_two_implementations_or_a_fake() -> None:
+    ours = [n for _, tree in sources().values() for n in ast.walk(tree) if isinstance(n, ast.ClassDef)]
+    tests = ROOT.parent / "tests"
+    fakes = [
+        n
+        for path in (*tests.rglob("*.py"), *(ROOT.parent / "bench").rglob("*.py"))
+        for n in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(n, ast.ClassDef)
+    ]
+    protocols = [n for n in ours if any("Protocol" in ast.unparse(b) for b in n.bases)]
+    assert protocols
+    lonely = {
+        p.name
+        for p in protocols
+        if not any(members(p) <= members(n) for n in fakes)
+        and sum(members(p) <= members(n) for n in ours if n not in protocols) < 2
+    }
+    assert lonely == PARTS

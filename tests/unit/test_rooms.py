@@ -454,6 +454,22 @@ def test_few_are_at_the_top() -> None:
     assert len(list(ROOT.glob("*.py"))) <= LOOSE_FILES
 
 
+FACES = {"operators", "sensors", "triggers", "hooks", "plugins", "page", "cli"}
+"""Rooms of what users call: a module there may have the name of the module that does it."""
+KINDS = {"formats/avro", "formats/protobuf"}
+"""Rooms whose modules do the same for another format."""
+
+
+def test_no_two_modules_share_a_name() -> None:
+    found: dict[str, set[str]] = {}
+    for place in (path.relative_to(ROOT).with_suffix("") for path, _ in sources().values()):
+        room = place.parent.as_posix()
+        if place.name != "__init__" and place.parts[0] not in FACES:
+            found.setdefault(place.name, set()).add("a format" if room in KINDS else room)
+    assert len(found) > 300
+    assert {name: rooms for name, rooms in found.items() if len(rooms) > 1} == {}
+
+
 def test_a_room_imports_only_rooms_above_it_in_the_table() -> None:
     places = {rule.room: place for place, rule in enumerate(RULES)}
     climbing = [

@@ -56,7 +56,7 @@ def landing_of(spec: LandingSetSpec, name: str | None) -> LandingSpec:
         raise SpecError("LC8029", f"set {spec.landing_set.name} cannot have a landing {name!r}: {troubles[name]}")
     # A command without a catalog finds no former landings.
     if spec.catalog:
-        with opened_set(spec) as (_, _, connections):
+        with opened_set(spec) as connections:
             former = former_named(spec.landing_set, connections, name)
         if former is not None:
             return spec.of(former)

@@ -88,8 +88,9 @@ def text_of(opened: Opened, *, explain: bool, short: bool = False) -> Iterable[s
 
 
 def plan_set(spec: LandingSetSpec, options: Namespace, output: Output) -> int:
-    with opened_set(spec) as (expansion, tables, connections):
-        plans = plans_of(spec.landing_set, expansion, connections, spec.kafka, tables, preview, output.log)
+    with opened_set(spec) as connections:
+        expansion = connections.expansion
+        plans = plans_of(spec.landing_set, connections, preview, output.log)
     values = {
         "landing_set": spec.landing_set.name,
         "plans": [to_dict(each) for each in plans.opened.values()],
@@ -120,11 +121,11 @@ def _lines(expansion: Expansion, plans: SetPlans, *, explain: bool) -> Iterator[
 
 
 @contextmanager
-def opened_set(spec: LandingSetSpec) -> Iterator[tuple[Expansion, Tables, SetConnections]]:
+def opened_set(spec: LandingSetSpec) -> Iterator[SetConnections]:
     expansion = found_landings(spec.landing_set, spec.kafka)
     tables = Tables(spec.catalog, few=CLIENTS)
     try:
         with SetConnections(spec.landing_set, expansion, spec.kafka, tables, deployment=CLI) as connections:
-            yield expansion, tables, connections
+            yield connections
     finally:
         tables.close()

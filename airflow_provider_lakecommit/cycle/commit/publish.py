@@ -260,7 +260,6 @@ class TablePublisher:
             self.session.new_id(),
             self.session.now(),
             table=table_reference(self.session.tables.name, self.table.name, metadata.table_uuid),
-            name=self.table.name,
             snapshot_id=found.snapshot_id,
             token=token,
             coverage=found.coverage,

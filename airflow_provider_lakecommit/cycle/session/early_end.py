@@ -29,14 +29,11 @@ from airflow_provider_lakecommit.spark import WindowJob
 ROLE = "end"
 
 
-class _SlotOfCycle(SlotHolder, Protocol):
-    @property
-    def commit_id(self) -> UUID: ...
-
-
-class CyclePlace(_SlotOfCycle, Protocol):
+class CyclePlace(SlotHolder, Protocol):
     """The position of a cycle in the control topic."""
 
+    @property
+    def commit_id(self) -> UUID: ...
     @property
     def lane(self) -> str: ...
     @property
@@ -49,7 +46,8 @@ def end_cycle(control: ControlPort, landing: Landing, cycle: CyclePlace, reason:
     :param reason: user and reason, for logs and the notes of runs
     :raises ControlTopicError: the record cannot be sent
     """
-    _send_request(control, landing, cycle, cycle.lane, cycle.partition, None, reason)
+    writer_id = transactional_id(landing.name, cycle.lane, cycle.deployment, cycle.slot, ROLE)
+    _send_request(control, cycle.partition, writer_id, _sender(landing, cycle.lane, cycle.commit_id), None, reason)
 
 
 def end_job(control: ControlPort, job: WindowJob, reason: str) -> None:
@@ -58,24 +56,21 @@ def end_job(control: ControlPort, job: WindowJob, reason: str) -> None:
     :param reason: for logs
     :raises ControlTopicError: the record cannot be sent
     """
-    _send_request(control, job.landing, job, job.plan.lane, job.control_partition, job, reason)
+    role, lane = f"{ROLE}-{job.group}{f'-{job.replica}' if job.replica else ''}", job.plan.lane
+    writer_id = transactional_id(job.landing.name, lane, job.deployment, job.slot, role)
+    sender = _sender(job.landing, lane, job.commit_id)
+    _send_request(control, job.control_partition, writer_id, sender, job.job_id, reason)
+
+
+def _sender(landing: Landing, lane: str, commit_id: UUID) -> Sender:
+    form = landing.connections.control_events
+    return Sender(landing=landing.name, lane=lane, role=ROLE, commit_id=commit_id, form=form)
 
 
 def _send_request(
-    control: ControlPort,
-    landing: Landing,
-    slot: _SlotOfCycle,
-    lane: str,
-    partition: int,
-    job: WindowJob | None,
-    reason: str,
+    control: ControlPort, partition: int, writer_id: str, sender: Sender, job: UUID | None, reason: str
 ) -> None:
-    sender = Sender(
-        landing=landing.name, lane=lane, role=ROLE, commit_id=slot.commit_id, form=landing.connections.control_events
-    )
-    record = sender.end_request(uuid4(), datetime.now(UTC), job=None if job is None else job.job_id, reason=reason)
-    role = ROLE if job is None else f"{ROLE}-{job.group}{f'-{job.replica}' if job.replica else ''}"
-    writer_id = transactional_id(landing.name, lane, slot.deployment, slot.slot, role)
+    record = sender.end_request(uuid4(), datetime.now(UTC), job=job, reason=reason)
     with control.writer(writer_id, partition) as writer:
         writer.send([record])
 

@@ -27,7 +27,6 @@ from typing import Any
 from airflow_provider_lakecommit.core import CycleClosed, CycleOpened, Entry, SourcePartition
 from airflow_provider_lakecommit.cycle.results import Opened
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
-from airflow_provider_lakecommit.cycle.sets.expansion import Expansion
 from airflow_provider_lakecommit.cycle.sets.former import FormerLanding, landings_to_publish
 from airflow_provider_lakecommit.cycle.sets.former_scan import former_landings
 from airflow_provider_lakecommit.cycle.sets.rare_collection import rarely_collected
@@ -63,10 +62,7 @@ class SetPlans:
 
 def plans_of(
     declared: LandingSet,
-    expansion: Expansion,
     connections: SetConnections,
-    kafka: Mapping[str, Any],
-    tables: Tables,
     plan: Callable[[LandingSession], Opened],
     log: Callable[[str], None],
     *,
@@ -85,7 +81,7 @@ def plans_of(
             entries = session.read_state(()).entries
             if is_idle(entries, stable, session.landing.spec_version, session.now()):
                 return "nothing new"
-        made = landing_ready(declared, session.landing, kafka, tables, connections)
+        made = landing_ready(declared, session.landing, session.kafka, session.tables, connections)
         if made is None:
             return without_records(session.landing)
         session.landing = made
@@ -93,7 +89,7 @@ def plans_of(
 
     former, unreadable = former_landings(declared, connections, log)
     with rarely_collected():
-        ended: dict[str, Ended] = {**unreadable, **for_all(connections, expansion.landings, step, log)}
+        ended: dict[str, Ended] = {**unreadable, **for_all(connections, connections.expansion.landings, step, log)}
     if publish is not None:
         opens = publish
         ended |= for_all(connections, landings_to_publish(former), lambda s: (s.landing, opens(s)), log)

@@ -266,7 +266,7 @@ def release(tables: Tables, table: str, branch: str, *, landing: str, head_id: i
         return state.sections
 
     record = SnapshotRecord(kind=SnapshotKind.CARRY, branch=branch, landing=landing, lane=LIVE, decisions=(decision,))
-    return _decided(tables, table, branch, record, head_id, sections, stage)
+    return _decided(tables, table, record, head_id, sections, stage)
 
 
 def restart(tables: Tables, table: str, branch: str, *, landing: str, head_id: int | None, decision: Decision) -> int:
@@ -285,19 +285,19 @@ def restart(tables: Tables, table: str, branch: str, *, landing: str, head_id: i
         return stage_restart(loaded, on, MAIN_BRANCH, change.summary)
 
     record = SnapshotRecord(kind=SnapshotKind.EPOCH, branch=branch, landing=landing, lane=LIVE, decisions=(decision,))
-    return _decided(tables, table, branch, record, head_id, sections, staged)
+    return _decided(tables, table, record, head_id, sections, staged)
 
 
 def _decided(
     tables: Tables,
     table: str,
-    branch: str,
     record: SnapshotRecord,
     head_id: int | None,
     sections: Callable[[LedgerState, Table], Iterable[LedgerSection]],
     staging: Staging,
 ) -> int:
     """Record a decision about a branch in its ledger, if it is at the previewed snapshot."""
+    branch = record.branch
 
     def decide(loaded: Table) -> Change[None]:
         found = unpublished(loaded.metadata, branch)

@@ -27,7 +27,7 @@ from pyiceberg.table.metadata import SUPPORTED_TABLE_FORMAT_VERSION, TableMetada
 from pyiceberg.table.snapshots import Operation, Snapshot
 
 from airflow_provider_lakecommit.control import CORRUPTION, bounded_json, count
-from airflow_provider_lakecommit.core import DUE, LAND, LIVE, TableDebt
+from airflow_provider_lakecommit.core import DUE, LAND, TableDebt
 from airflow_provider_lakecommit.exceptions import LedgerError, WireError
 from airflow_provider_lakecommit.iceberg.catalog import KEEP_SNAPSHOTS, Tables
 from airflow_provider_lakecommit.iceberg.ledger.ledger import Condition, LedgerState, ancestry, read_ledger
@@ -90,13 +90,13 @@ def compact_table(
     table: str,
     table_uuid: UUID,
     *,
-    landing: str,
-    branch: str,
+    record: SnapshotRecord,
     decide: Callable[[Table], Change[Compacted] | None],
     staging: Callable[[Attempt], None],
 ) -> Swapped[Compacted]:
     """Commit a compaction.
 
+    :param record: of its snapshot, without numbers
     :param decide: called with each head; returns the new data files in place of others, ``None`` ends the call
     :param staging: takes each request before it is sent
     :raises LedgerError: the table has no ledger, was rolled back, or was recreated
@@ -105,28 +105,23 @@ def compact_table(
     """
 
     def change(loaded: Table) -> Change[Compacted] | None:
-        state = read_ledger(loaded.metadata, branch)
+        state = read_ledger(loaded.metadata, record.branch)
         if loaded.metadata.table_uuid != table_uuid:
             raise LedgerError("LC3042", f"{table} was dropped and recreated while it was compacted: run it again")
         require_present(state, table)
         decided = decide(loaded)
         if decided is None:
             return None
-        record = SnapshotRecord(
-            kind=SnapshotKind.COMPACT,
-            branch=branch,
-            landing=landing,
-            lane=LIVE,
-            extra={COMPACTED: json.dumps(asdict(decided.why), separators=(",", ":"))},
-        )
-        return replace(decided, summary=ledger_change(table, state, record, state.sections, None).summary)
+        numbers = {COMPACTED: json.dumps(asdict(decided.why), separators=(",", ":"))}
+        told = ledger_change(table, state, replace(record, extra=numbers), state.sections, None)
+        return replace(decided, summary=told.summary)
 
     def staged(loaded: Table, on: str, made: Change[Any]) -> Attempt:
         attempt = stage(loaded, on, made)
         staging(attempt)
         return attempt
 
-    return compare_and_swap(tables, table, branch, change, staging=staged)
+    return compare_and_swap(tables, table, record.branch, change, staging=staged)
 
 
 class Limits(Protocol):

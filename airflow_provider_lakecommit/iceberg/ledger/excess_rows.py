@@ -173,13 +173,11 @@ def rekey_table(
     landing: str,
     branch: str,
     key: tuple[str, ...],
-    scan: Callable[[Table], Superseded | None],
-    decided: Callable[[Superseded | None], Decision],
+    scan: Callable[[Table], tuple[Superseded | None, Decision]],
 ) -> tuple[Superseded | None, int | None]:
     """Change the key of a landing's rows; returns the removed rows, and the snapshot.
 
-    :param scan: called with each head; returns the rows to remove, or ``None``
-    :param decided: the user's decision about these rows
+    :param scan: called with each head; returns the rows to remove, or ``None``, and the user's decision about them
     :raises LedgerError: the ledger is missing, or its rollback is not resolved
     :raises CommitUnknownError: a request was sent, and its outcome stayed unknown
     :raises CatalogError: the catalog or the storage was unreachable
@@ -188,14 +186,14 @@ def rekey_table(
     def change(loaded: Table) -> Change[Superseded | None]:
         state = read_ledger(loaded.metadata, branch)
         require_ledger(state, table)
-        found = scan(loaded)
+        found, decision = scan(loaded)
         record = SnapshotRecord(
             kind=SnapshotKind.INIT,
             branch=branch,
             landing=landing,
             lane=LIVE,
             extra={} if found is None else found.extra,
-            decisions=(decided(found),),
+            decisions=(decision,),
         )
         sections = tuple(
             replace(s, upsert_key=key, epoch=uuid4()) if s.landing == landing else s for s in state.sections

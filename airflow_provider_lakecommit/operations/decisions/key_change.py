@@ -101,19 +101,15 @@ def apply(session: LandingSession, _: ResetKey, agreed: KeyChange, decision: Dec
 
     check(0)
 
-    def decided(found: Superseded | None) -> Decision:
-        rows = 0 if found is None else found.superseded + found.deleted
-        return replace(decision, what=f"{key_text(change.new)}: deletes {rows} rows")
+    excess = _scan(session, session.tables.load(change.table), check, write=True) if change.new else lambda _: None
 
-    scan = _scan(session, session.tables.load(change.table), check, write=True) if change.new else lambda _: None
+    def scan(loaded: Table) -> tuple[Superseded | None, Decision]:
+        found = excess(loaded)
+        rows = 0 if found is None else found.superseded + found.deleted
+        return found, replace(decision, what=f"{key_text(change.new)}: deletes {rows} rows")
+
     found, snapshot = rekey_table(
-        session.tables,
-        change.table,
-        landing=landing.name,
-        branch=landing.branch,
-        key=change.new,
-        scan=scan,
-        decided=decided,
+        session.tables, change.table, landing=landing.name, branch=landing.branch, key=change.new, scan=scan
     )
     return {**(change if found is None else _with_rows(change, found)).to_dict(), "snapshot": snapshot}
 

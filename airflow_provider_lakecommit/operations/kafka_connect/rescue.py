@@ -273,10 +273,10 @@ def rescue(
     *,
     control_topic: str,
     connector: str,
-    group: str | None,
-    branch: str,
-    names: Collection[str] | None,
-    commit: bool,
+    group: str | None = None,
+    branch: str = MAIN_BRANCH,
+    names: Collection[str] | None = None,
+    commit: bool = False,
     by: str = "",
 ) -> tuple[RescueReport, ...]:
     """Evaluate files, and commit on request, with a catalog that is closed at the end.

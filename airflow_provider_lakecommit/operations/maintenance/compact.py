@@ -29,7 +29,7 @@ from pyiceberg.manifest import DataFile, FileFormat, ManifestEntry
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import SUPPORTED_TABLE_FORMAT_VERSION
 
-from airflow_provider_lakecommit.core import DUE, REWRITE, file_mark, file_name
+from airflow_provider_lakecommit.core import DUE, LIVE, REWRITE, file_mark, file_name
 from airflow_provider_lakecommit.cycle import LandingSession, target_of
 from airflow_provider_lakecommit.exceptions import LakecommitError, StorageError, TableError
 from airflow_provider_lakecommit.iceberg import (
@@ -43,6 +43,8 @@ from airflow_provider_lakecommit.iceberg import (
     Layout,
     Numbers,
     Rewrite,
+    SnapshotKind,
+    SnapshotRecord,
     compact_table,
     debt_of,
     delete_unused,
@@ -200,14 +202,15 @@ class _TableCompaction:
         made = [w.file.file_path for w in written if w.file is not None]
         sent: list[Attempt] = []
         done: Change[Compacted] | None = None
+        kind, landing = SnapshotKind.COMPACT, self._session.landing.name
+        record = SnapshotRecord(kind=kind, branch=self._branch, landing=landing, lane=LIVE)
 
         try:
             swapped = compact_table(
                 self._session.tables,
                 self._name,
                 self._table.metadata.table_uuid,
-                landing=self._session.landing.name,
-                branch=self._branch,
+                record=record,
                 decide=lambda loaded: self._decided(loaded, written, made),
                 staging=sent.append,
             )

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Protocol
 from uuid import UUID
 
-from airflow_provider_lakecommit.control import HEADER, head
+from airflow_provider_lakecommit.control import HEADER, ControlRecord, head
 from airflow_provider_lakecommit.core import (
     CommitFailed,
     Cycle,
@@ -39,18 +38,11 @@ SHOWN_RUNS = 3
 MOST_LETTERS = 80
 
 
-class Record(Protocol):
-    @property
-    def value(self) -> bytes | None: ...
-    @property
-    def headers(self) -> tuple[tuple[str, bytes], ...]: ...
-
-
 OtherGroups = dict[str, frozenset[str]]
 """The other groups of the topic, landings and connectors, with the names of their newest record's headers."""
 
 
-def other_groups(records: Iterable[Record], own: str) -> OtherGroups:
+def other_groups(records: Iterable[ControlRecord], own: str) -> OtherGroups:
     found: OtherGroups = {}
     for record in records:
         try:
@@ -94,7 +86,7 @@ def sharing(session: LandingSession) -> Iterable[CheckResult]:
     yield shared(control.name, others, signed=SigningKeys.of(session.kafka) is not None)
 
 
-def _newest(session: LandingSession) -> Iterator[Record]:
+def _newest(session: LandingSession) -> Iterator[ControlRecord]:
     for partition in range(session.control.describe().partitions):
         end = session.control.read(partition, BEYOND).end
         yield from session.control.read(partition, max(0, end - SCANNED_RECORDS)).records

@@ -72,7 +72,7 @@ class Record:
 @pytest.mark.parametrize(("form", "table"), [("1.12", TABLE), ("1.10", replace(TABLE, table_uuid=None))])
 def test_events_go_out_in_the_form_of_the_landing_and_either_is_read(form: str, table: TableReference) -> None:
     sender = replace(SENDER, form=form)
-    values = {"table": TABLE, "name": "shop.orders", "snapshot_id": 5, "token": UUID(int=14), "coverage": Coverage()}
+    values = {"table": TABLE, "snapshot_id": 5, "token": UUID(int=14), "coverage": Coverage()}
     sent = sender.published(EVENT, AT, directives=NOTHING, **values)  # type: ignore[arg-type]
     payload = decode(sent.value).payload
     assert isinstance(payload, CommitToTable)
@@ -134,14 +134,7 @@ class TestEntries:
     @given(COVERAGES, st.integers(0, 2**63 - 1), DIRECTIVES)
     def test_a_published_table(self, coverage: Coverage, snapshot: int, directives: Directives) -> None:
         out = SENDER.published(
-            EVENT,
-            AT,
-            table=TABLE,
-            name="shop.orders",
-            snapshot_id=snapshot,
-            token=UUID(int=5),
-            coverage=coverage,
-            directives=directives,
+            EVENT, AT, table=TABLE, snapshot_id=snapshot, token=UUID(int=5), coverage=coverage, directives=directives
         )
         assert read(out) == TablePublished(
             offset=41,
@@ -267,7 +260,7 @@ MAKERS: list[Maker] = [
     lambda plan, report, cycle, told: SENDER.files(EVENT, AT, replace(WRITTEN, commit_id=COMMIT), report, "t"),
     lambda plan, report, cycle, told: SENDER.reported(EVENT, AT, report),
     lambda plan, report, cycle, told: SENDER.published(
-        EVENT, AT, table=TABLE, name="t", snapshot_id=1, token=EVENT, coverage=plan.coverage, directives=told
+        EVENT, AT, table=TABLE, snapshot_id=1, token=EVENT, coverage=plan.coverage, directives=told
     ),
     lambda plan, report, cycle, told: SENDER.closed(EVENT, AT, AT, told),
 ]
