@@ -94,7 +94,7 @@ class SliceDiagram(DiagramDirective):
     def svg(self) -> str:
         statuses = load("spark.job:SliceStatus")
         ends = [str(status) for status in statuses if status is not statuses.REPORTED]
-        void = load("iceberg.ledger.checks:Grounds")
+        void = load("iceberg.ledger.slice_checks:Grounds")
         objections = answers("core.acceptance", "Acceptance", "objection")
         return columns(
             "What can become of a slice",

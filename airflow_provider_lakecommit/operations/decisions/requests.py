@@ -131,7 +131,7 @@ class ResetBlocked(Operation):
             self.chosen()
 
     def works_in(self) -> str:
-        return "decisions.audit" if self.way in OF_AUDITS else "decisions.unblock"
+        return "decisions.audit_decision" if self.way in OF_AUDITS else "decisions.unblock"
 
     @property
     def way(self) -> str:
