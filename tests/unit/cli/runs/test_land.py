@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from airflow_provider_lakecommit.cli.runs.land import line_of
-from tests.unit.cycle.test_outcome import NOON, SNAPSHOT, WINDOW, outcome
+from tests.unit.cycle.test_run_outcome import NOON, SNAPSHOT, WINDOW, outcome
 
 
 def test_the_line_of_a_cycle_counts_the_data_table_alone() -> None:
