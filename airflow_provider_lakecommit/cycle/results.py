@@ -246,6 +246,13 @@ class Closed:
     stopped: str = ""
     failed: Mapping[str, str] = field(default_factory=dict)
 
+    def after(self, earlier: Closed) -> Closed:
+        """Return the end of this cycle together with what earlier cycles published."""
+        known = {p.snapshot_id for p in earlier.published}
+        published = (*earlier.published, *(p for p in self.published if p.snapshot_id not in known))
+        through = self.valid_through or earlier.valid_through
+        return replace(self, table=earlier.table, published=published, valid_through=through, finished=False)
+
     @property
     def asks_for_compaction(self) -> bool:
         """Return True if it wrote to a table that is due, or left everything, maybe because a table is."""
