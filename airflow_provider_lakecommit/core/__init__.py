@@ -30,7 +30,7 @@ __getattr__ = lazy_names(
         ),
         "model": (
             "AdoptedSink Budget ControlPosition Counts Cycle FILLED LIVE LedgerSection Plan ReadPosition "
-            "Slice SliceCost SliceReport Span SpanReport TableReport TableTarget filled_from is_filled"
+            "Slice SliceCost SliceReport Span SpanReport TableReport TableTarget filled_from is_filled source_group"
         ),
         "offsets": "Coverage NOTHING OffsetRange RangeSet SourcePartition",
         "outcome": "Commit Ended FAILED Verdict decide outcome_line",

@@ -126,6 +126,7 @@ from airflow_provider_lakecommit.core.model import TableReport as TableReport
 from airflow_provider_lakecommit.core.model import TableTarget as TableTarget
 from airflow_provider_lakecommit.core.model import filled_from as filled_from
 from airflow_provider_lakecommit.core.model import is_filled as is_filled
+from airflow_provider_lakecommit.core.model import source_group as source_group
 from airflow_provider_lakecommit.core.offsets import NOTHING as NOTHING
 from airflow_provider_lakecommit.core.offsets import Coverage as Coverage
 from airflow_provider_lakecommit.core.offsets import OffsetRange as OffsetRange

@@ -317,6 +317,11 @@ class AdoptedSink:
     landed: Coverage = field(default_factory=Coverage)
 
 
+def source_group(connector: str) -> str:
+    """Return the consumer group of Connect's tasks; by default also the group in the sink's events."""
+    return f"connect-{connector}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerSection:
     """What one lane of one landing has in one table.

@@ -39,7 +39,7 @@ class CycleTicket:
     it, and the basis of its transactional ids.
 
     ``plan`` is the digest of the plan that the plan task made, or found and checked against the catalog: only a plan
-    with this digest in the log is the cycle's. It is empty in tickets of earlier releases.
+    with this digest in the log is the cycle's. It is empty in older tickets.
     """
 
     landing: str
@@ -71,8 +71,8 @@ class CycleTicket:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupTicket:
-    """A partition group's share of a window, for one mapped write task. ``label`` is for display; tickets of earlier
-    releases have none.
+    """A partition group's share of a window, for one mapped write task. ``label`` is for display; older tickets have
+    none.
     """
 
     cycle: CycleTicket
@@ -245,6 +245,13 @@ class Closed:
     other_tables: tuple[str, ...] = ()
     stopped: str = ""
     failed: Mapping[str, str] = field(default_factory=dict)
+
+    def after(self, earlier: Closed) -> Closed:
+        """Return the end of this cycle together with what earlier cycles published."""
+        known = {p.snapshot_id for p in earlier.published}
+        published = (*earlier.published, *(p for p in self.published if p.snapshot_id not in known))
+        through = self.valid_through or earlier.valid_through
+        return replace(self, table=earlier.table, published=published, valid_through=through, finished=False)
 
     @property
     def asks_for_compaction(self) -> bool:

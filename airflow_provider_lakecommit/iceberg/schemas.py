@@ -58,7 +58,7 @@ DEAD_LETTER_SCHEMA = Schema(
     NestedField(11, "landing", StringType(), required=True),
     NestedField(12, "generation", LongType()),
 )
-"""One row for each rejected record. Tables of earlier releases have no ``generation``."""
+"""One row for each rejected record. Older tables have no ``generation``."""
 OPTIONAL_DEAD_LETTER_COLUMNS = frozenset({"generation"})
 
 

@@ -9,6 +9,9 @@ from airflow_provider_lakecommit.kafka.config import bootstrap_servers as bootst
 from airflow_provider_lakecommit.kafka.config import made as made
 from airflow_provider_lakecommit.kafka.config import servers_of as servers_of
 from airflow_provider_lakecommit.kafka.config import unreachable as unreachable
+from airflow_provider_lakecommit.kafka.consumer_group import check_no_members as check_no_members
+from airflow_provider_lakecommit.kafka.consumer_group import offsets_of_group as offsets_of_group
+from airflow_provider_lakecommit.kafka.consumer_group import set_group_offsets as set_group_offsets
 from airflow_provider_lakecommit.kafka.copied import PartitionLog as PartitionLog
 from airflow_provider_lakecommit.kafka.copied import position_in_copy as position_in_copy
 from airflow_provider_lakecommit.kafka.log_truncation import is_truncation as is_truncation

@@ -284,9 +284,7 @@ def without_event(
 
     earlier = cycles_of(session, run)
     published = published_by(session, earlier) if earlier else ()
-    if earlier is None or all(p.snapshot_id in in_events for p in published):
-        return None
-    return earlier, published
+    return None if earlier is None or all(p.snapshot_id in in_events for p in published) else (earlier, published)
 
 
 def check_planned(planned: str, landing: Landing) -> None:

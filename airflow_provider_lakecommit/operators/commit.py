@@ -7,7 +7,8 @@ also when it skips or fails. Only the tables and the control topic decide what i
 identifies the cycle. Without it the run's identity finds the cycle, or opens an empty one.
 
 Failure story: Airflow takes no asset event from a task that fails. If an attempt died after its commit, the next
-attempt, or the cleared task, finds the cycle closed and sends the event, unless Airflow has it.
+attempt, or the cleared task, finds the cycle closed and sends the event, unless Airflow has it; also if the cleared
+run continued as a further cycle.
 
 Of a landing set it closes the run's cycle of each landing concurrently. It succeeds if at least one landing published
 something, so events are sent: one for each landing that got a snapshot, of that landing's own asset. A landing whose
@@ -46,6 +47,7 @@ from airflow_provider_lakecommit.operators.base import (
     exact,
     log_troubles,
     no_retry_in_vain,
+    without_event,
 )
 from airflow_provider_lakecommit.operators.links import ErrorLink, SnapshotLink, TableLink
 from airflow_provider_lakecommit.operators.outcome import ADVICE, ENDS, has_outcome_task, outcome_of, why_red
@@ -158,12 +160,7 @@ class LakeCommitOperator(LandingTask):
         closed: dict[str, Closed] = {}
         if opened:
             ends, closed, self.commits = close_set(
-                declared,
-                self.identity(context),
-                opened,
-                self.log,
-                retry=self.is_retry(context),
-                in_events=self.in_events(context),
+                declared, self.identity(context), opened, self.log, in_events=self.in_events(context)
             )
         context["ti"].xcom_push(ENDS, ends)
         if ends and not closed:
@@ -182,13 +179,13 @@ class LakeCommitOperator(LandingTask):
 
         planned = context["ti"].xcom_pull(task_ids=self.plan_task_id, key=CYCLE, map_indexes=-1)
         ticket = CycleTicket.from_dict(planned) if planned else None
-        retry, in_events = self.is_retry(context), self.in_events(context)
+        in_events = self.in_events(context)
         with no_retry_in_vain(self):
             try:
                 if ticket is not None:
                     check_planned(ticket.landing, self.landing)
                 with self.session() as session:
-                    return _closed(session, self.identity(context), ticket, retry=retry, in_events=in_events)
+                    return _closed(session, self.identity(context), ticket, in_events=in_events)
             except Exception as e:
                 context["ti"].xcom_push(CLOSED, {FAILURE: without_secrets(e)})
                 if ticket is None and self._plan_met(context, e) and has_outcome_task(self):
@@ -244,8 +241,8 @@ def close_set(
     opened: Mapping[str, tuple[Landing, CycleTicket]],
     log: Any,
     *,
-    retry: bool,
     in_events: Collection[int] | None,
+    recalls: bool = True,
 ) -> tuple[dict[str, tuple[str, str]], dict[str, Closed], list[LandingCommit]]:
     """Close the run's cycle of each landing concurrently; log how each ended, and send its metrics.
 
@@ -263,7 +260,7 @@ def close_set(
 
         def step(session: LandingSession) -> Closed:
             _, ticket = opened[session.landing.name]
-            return _closed(session, run, ticket, retry=retry, in_events=in_events, executor=concurrent.executor)
+            return _closed(session, run, ticket, in_events=in_events, recalls=recalls, executor=concurrent.executor)
 
         ended = for_all(
             connections, landings.values(), step, lambda line: log_set_line(log, line), concurrent=concurrent
@@ -273,16 +270,22 @@ def close_set(
     return _set_ends(ended, time.monotonic() - began, log), closed, commits
 
 
-def _closed(session: LandingSession, run: RunIdentity, ticket: CycleTicket | None, **how: Any) -> Closed:
-    """Close the run's cycle of one landing, and begin the compaction that its tables are due for."""
-    from airflow_provider_lakecommit.cycle import close_cycle
+def _closed(
+    session: LandingSession, run: RunIdentity, ticket: CycleTicket | None, *, recalls: bool = True, **how: Any
+) -> Closed:
+    """Close the run's cycle of one landing, and begin the compaction that its tables are due for. A cleared run may
+    have continued as a further cycle, although the commit task died before it sent the event of the one before.
+    """
+    from airflow_provider_lakecommit.cycle import close_cycle, cycle_id_of
     from airflow_provider_lakecommit.operations import RunCompaction
 
-    closed = close_cycle(session, run, ticket, **how)
+    known, further = how["in_events"], recalls and ticket is not None and ticket.commit_id != cycle_id_of(session, run)
+    found = without_event(session, run, known) if further and known is not None else None
+    closed = close_cycle(session, run, ticket, retry=known is not None, **how)
     if closed.asks_for_compaction:
         with RunCompaction(session, session.log) as compaction:
             compaction.begin()
-    return closed
+    return closed if found is None else closed.after(found[0].to_closed(session.landing.table, found[1]))
 
 
 def _set_ends(ended: Mapping[str, Closed | BaseException], seconds: float, log: Any) -> dict[str, tuple[str, str]]:

@@ -99,8 +99,7 @@ class SetRun:
     def _recall(self, session: LandingSession, in_events: Collection[int]) -> None:
         """Note what an earlier attempt published without an event."""
         if (found := without_event(session, self._identity, in_events)) is not None:
-            earlier, published = found
-            self._before[session.landing.name] = session.landing, earlier.to_closed(session.landing.table, published)
+            self._before[session.landing.name] = session.landing, found[0].to_closed(session.landing.table, found[1])
 
     def _write(self, groups: Sequence[BundledGroup]) -> set[str]:
         """Return the landings with reported records."""
@@ -128,7 +127,7 @@ class SetRun:
         if not cycles:
             return False
         ends, closed, commits = close_set(
-            self._declared, self._identity, cycles, self._task.log, retry=self._retry, in_events=self._in_events
+            self._declared, self._identity, cycles, self._task.log, in_events=self._in_events, recalls=False
         )
         self.commits += commits
         for name, end in ends.items():

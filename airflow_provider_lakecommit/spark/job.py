@@ -27,7 +27,7 @@ from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.redaction import redacted
 
 _OF_PLANS = ("target_window", "target_file_size", "group_by", "replicas", "speculation")
-"""Options of a landing that no task reads: an executor of the previous release does not know them."""
+"""Options of a landing that no task reads: older packages of executors do not know them."""
 
 
 DECODED = "LAKECOMMIT_DECODED"

@@ -13,10 +13,11 @@ stream, and no report names them, so the sweep removes them.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from uuid import UUID, uuid4, uuid5
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
@@ -35,17 +36,22 @@ _RESULT = "result"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProofSlice:
-    """What a task found: paths of its files by table, those with deleted keys, and the accounting of its records."""
+    """What a task found: its files by table, those with deleted keys, the ranges without a record, and its counts."""
 
-    files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    tombstones: tuple[str, ...] = ()
+    files: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    tombstones: Sequence[str] = ()
+    gaps: Sequence[tuple[int, int]] = ()
     counts: Counts = field(default_factory=Counts)
     bytes: int = 0
     error: str = ""
 
     @classmethod
     def of(cls, done: SliceOutcome) -> ProofSlice:
+        (span,) = (s.span.range for s in done.report.spans)
+        known = np.array([span.start - 1, *done.offsets, span.end])
+        wide = np.flatnonzero(np.diff(known) > 1)
         return cls(
+            gaps=list(zip((known[wide] + 1).tolist(), known[wide + 1].tolist(), strict=True)),
             files={name: tuple(f.file_path for f in made) for name, made in done.files.items()},
             tombstones=tuple(f.file_path for f in done.tombstones),
             counts=sum((s.counts for s in done.report.spans), Counts()),
@@ -86,13 +92,7 @@ def read_proof(job: WindowJob, index: int, io: FileIO) -> ProofSlice:
     """
     with io.new_input(result_path(job, index)).open() as stream:
         values = json.loads(pq.read_table(stream).column(_RESULT)[0].as_py())
-    return ProofSlice(
-        files={name: tuple(made) for name, made in values["files"].items()},
-        tombstones=tuple(values["tombstones"]),
-        counts=Counts(**values["counts"]),
-        bytes=values["bytes"],
-        error=values["error"],
-    )
+    return ProofSlice(**{**values, "counts": Counts(**values["counts"])})
 
 
 def result_path(job: WindowJob, index: int) -> str:

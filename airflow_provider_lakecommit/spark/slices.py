@@ -77,12 +77,13 @@ class SliceStopped(LakecommitError):
 class SliceOutcome:
     """The result of an attempt. The report's ``spans`` are those of the slice, or the part read before it was stopped;
     its ``tables`` are still empty. A blocked slice has no files, and may cover a part of the slice. ``tombstones`` are
-    files with the keys that an upserting landing's slice deletes.
+    files with the keys that an upserting landing's slice deletes. ``offsets`` of a proof are those of its records.
     """
 
     report: SliceReport
     files: Mapping[str, list[DataFile]] = field(default_factory=dict)
     tombstones: Sequence[DataFile] = ()
+    offsets: Sequence[int] = ()
 
     @property
     def rows(self) -> dict[str, int]:
@@ -169,7 +170,7 @@ class _SliceRun:
             self._tombstones = writer(tombstone_target(landing, targets[table]), numbers[table])
             self._changes = LastChanges(landing, targets[table], self._writers[table], self._tombstones)
         self.totals = SliceTotals(part, landing, sum(map(len, job.plan.slices)))
-        self._clock = CostClock()
+        self._clock, self._offsets = CostClock(), list[int]()
 
     def consume(self, reader: SliceReader, progress: Callable[[str], None]) -> None:
         """Land the records of the reader, until its end or until the slice is certainly blocked."""
@@ -222,6 +223,7 @@ class _SliceRun:
         totals.bytes += chunk.bytes
         decoded = self._decoded(messages, values)
         totals.count(chunk, positions, decoded)
+        self._offsets += map(offset_of, chunk.messages) if self._job.proof else ()
         add_names(totals.ignored, decoded.ignored)
         for name, rows in decoded.tables.items():
             # SQL may change times and names freely.
@@ -327,7 +329,7 @@ class _SliceRun:
         self._clock.lap("write")
         cost = self._clock.cost(sum(f.file_size_in_bytes for made in files.values() for f in made))
         done = report(bytes=totals.bytes, ignored_fields=dict(totals.ignored), cost=cost)
-        outcome = SliceOutcome(report=done, files=files, tombstones=tombstones)
+        outcome = SliceOutcome(report=done, files=files, tombstones=tombstones, offsets=self._offsets)
         totals.check_rows(outcome.rows)
         return outcome
 

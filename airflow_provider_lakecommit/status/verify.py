@@ -138,7 +138,7 @@ def _unknown(landing: str, histories: Iterable[TableHistory]) -> Iterator[Findin
 
 def _statements(history: TableHistory) -> Iterator[Finding]:
     """Yield decisions of users: each snapshot by which they set a ledger, and the record of who and why, which outlives
-    it. An older release does not keep such records: then older snapshots have them.
+    it. The newest snapshot may lack such records: then older ones have them.
     """
     before: Sections = {}
     for s in history.snapshots:

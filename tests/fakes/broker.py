@@ -103,7 +103,9 @@ class MemoryBroker:
     topics: dict[str, MemoryTopic] = field(default_factory=dict)
     controls: dict[str, FakeControl] = field(default_factory=dict)
     groups: dict[str, dict[tuple[str, int], int]] = field(default_factory=dict)
-    """The committed offsets of consumer groups, none of which has a member."""
+    """The committed offsets of consumer groups."""
+    members: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """The client ids of the members of consumer groups."""
 
     def create(self, topic: str, partitions: int) -> None:
         """Make a topic, or make it anew; consumer groups have no offsets of a topic that was deleted."""

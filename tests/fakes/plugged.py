@@ -22,6 +22,7 @@ from airflow_provider_lakecommit.cycle.session import landing_session
 from airflow_provider_lakecommit.cycle.sets import shared_connections
 from airflow_provider_lakecommit.exceptions import ClosedError
 from airflow_provider_lakecommit.formats.evolution import sampled_columns as evolve_records
+from airflow_provider_lakecommit.kafka import consumer_group
 from airflow_provider_lakecommit.operations.kafka_connect import connector as adopt_connector
 from airflow_provider_lakecommit.operations.kafka_connect import hand_back, rescue, sink_preview
 from airflow_provider_lakecommit.spark import slices
@@ -99,7 +100,7 @@ def plugged_in(broker: MemoryBroker) -> Iterator[MemoryBroker]:
     with pytest.MonkeyPatch.context() as patch:
         for module in (rescue, adopt_connector, hand_back):
             patch.setattr(module, "offsets_of_group", group)
-        patch.setattr(adopt_connector, "members_of", lambda *_: ())
+        patch.setattr(consumer_group, "members_of", lambda _, name: broker.members.get(name, ()))
         for module in (adopt_connector, hand_back):
             patch.setattr(module, "set_group_offsets", set_group)
         patch.setattr(shared_connections, "ClusterAdmin", lambda *_, **__: MemoryAdmin(broker))

@@ -451,6 +451,33 @@ def test_a_recreated_topic_is_read_from_its_beginning_if_the_sinks_turn_is_rolle
     handed.check(25)
 
 
+@pytest.mark.parametrize("group", [GROUP, f"{GROUP}-coord"])
+def test_a_recreated_topic_is_not_read_while_its_sink_runs(handed: Turns, group: str) -> None:
+    handed.world.broker.create(TOPIC, 1)
+    handed.send(20, 5)
+    handed.world.broker.members[group] = ("connector-consumer-rows-0",)
+    before = handed.head
+    with pytest.raises(ConnectorError, match=rf"group {group} has 1 members.*LC7524"):
+        restart(handed)
+    assert handed.head == before
+    del handed.world.broker.members[group]
+    restart(handed)
+    handed.check(25)
+
+
+def test_a_recreated_topic_is_not_read_while_its_sink_runs_if_the_ledger_was_rolled_back(sunk: Turns) -> None:
+    first = sunk.head
+    sunk.adopt()
+    sunk.world.settle()
+    sunk.back()
+    sunk.roll_to(first)
+    sunk.world.broker.create(TOPIC, 1)
+    sunk.send(10, 5)
+    sunk.world.broker.members[GROUP] = ("connector-consumer-rows-0",)
+    with pytest.raises(ConnectorError, match="LC7524"):
+        restart(sunk)
+
+
 def test_a_sink_that_goes_on_after_its_topic_was_recreated_is_detected(handed: Turns) -> None:
     handed.world.broker.create(TOPIC, 1)
     handed.send(20, 5)

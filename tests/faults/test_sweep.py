@@ -206,7 +206,7 @@ def paths_in(world: World) -> list[Path]:
 
 
 def test_other_files_are_not_ours(world: World) -> None:
-    """Names of other writers, of another landing, of an earlier table, of an earlier release."""
+    """Names of other writers, of another landing, of an earlier table, without a mark."""
     folder = next(iter(files(world))).parent
     attempt = "8f14e45f-ceea-867a-9a36-dedd4bea2543"
     others = {
@@ -224,7 +224,7 @@ def test_other_files_are_not_ours(world: World) -> None:
     age(others)
     done = swept(world)
     assert (done.files, done.removed) == (0, 0)
-    assert (done.kept[Kept.OTHERS][0], done.kept[Kept.EARLIER][0]) == (1, 1)
+    assert (done.kept[Kept.OTHERS][0], done.kept[Kept.UNMARKED][0]) == (1, 1)
     assert all(path.exists() for path in others)
 
 

@@ -40,9 +40,9 @@ from tests.faults.test_transforms import FIELDS as EXPLODED
 from tests.faults.test_transforms import orders
 from tests.faults.test_upserts import JSON, SOFT, Model
 from tests.support.declared import changed_landing
-from tests.support.in_memory import TOPIC, memory_world
+from tests.support.in_memory import TOPIC, MemoryWorld, memory_world
 from tests.support.messes import table_of
-from tests.support.world import World, records
+from tests.support.world import SCHEMA, World, records
 
 __all__ = ["anew"]
 
@@ -613,6 +613,47 @@ def test_a_compacted_topic_is_clean(make_world: Make, produce: Produce, bootstra
         time.sleep(2)
     assert proof.compacted > 0
     assert "log compaction may have removed" in found[Severity.NOTE][0]
+
+
+def compact_away(world: MemoryWorld, *offsets: int) -> None:
+    """Log compaction removes these records."""
+    log = world.broker.topics[TOPIC].partitions[0]
+    log.records = [r for r in log.records if r.offset() not in offsets]
+
+
+def test_a_row_of_a_record_without_a_row_is_of_no_record_whatever_compaction_has_removed_near_it(
+    tmp_path: Path,
+) -> None:
+    with memory_world(tmp_path, metadata_columns=True, create=SCHEMA) as world:
+        world.send(*records(0, 8), ("deleted", None), (b"k", b"no json"), *records(10, 2))
+        compact_away(world, 2, 3)
+        proof, found = proof_of(world)
+        assert (proof.compacted, found[Severity.WRONG]) == (2, [])
+
+        def strange(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+            return [*rows, *({**rows[0], "kafka_offset": offset} for offset in (8, 9))]
+
+        put(world, strange)
+        proof, _ = proof_of(world)
+        found_in = proof.differences["shop.rows"]
+        assert (proof.compacted, dict(found_in.counts)) == (2, {"foreign": 2})
+        assert [e.offset for e in found_in.examples] == [8, 9]
+
+
+def test_a_key_of_a_record_without_a_row_is_of_no_record_whatever_compaction_has_removed(tmp_path: Path) -> None:
+    with memory_world(tmp_path, **{**JSON, "metadata_columns": True}) as world:
+        world.send(*[(json.dumps({"id": n}), json.dumps({"name": "a"})) for n in range(6)])
+        world.send((json.dumps({"id": 5}), None), (b'{"id": "no number"}', b"{}"))
+        compact_away(world, 2)
+
+        def strange(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+            return [*rows, {**rows[0], "id": 100, "kafka_offset": 7}]
+
+        put(world, strange)
+        proof, _ = proof_of(world)
+        found_in = proof.differences["shop.rows"]
+        assert (proof.compacted, dict(+found_in.counts)) == (1, {"foreign": 1})
+        assert [e.offset for e in found_in.examples] == [7]
 
 
 @pytest.mark.heavy

@@ -214,7 +214,7 @@ RULES = (
         nowhere=AIRFLOW | SPARK,
     ),
     rule("operations/kafka_connect/disposition", "core", only=NOTHING),
-    rule("operations/kafka_connect/sink", "landing", only=NOTHING),
+    rule("operations/kafka_connect/sink", "core landing", only=NOTHING),
     rule("operations/kafka_connect/sink_offsets", "core core/planning", only=NOTHING),
     rule(
         "cycle/run",

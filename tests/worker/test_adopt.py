@@ -18,14 +18,10 @@ from confluent_kafka.admin import AdminClient
 from airflow_provider_lakecommit.core.commands import CONNECT_ADOPT, spoken
 from airflow_provider_lakecommit.core.log import Decision
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.kafka.consumer_group import members_of, offsets_of_group, set_group_offsets
 from airflow_provider_lakecommit.landing import load_spec
 from airflow_provider_lakecommit.operations.kafka_connect import hand_back, take_over
 from airflow_provider_lakecommit.operations.kafka_connect.connector import known_connector
-from airflow_provider_lakecommit.operations.kafka_connect.consumer_group import (
-    members_of,
-    offsets_of_group,
-    set_group_offsets,
-)
 from airflow_provider_lakecommit.operations.kafka_connect.rescue import Rescue
 from airflow_provider_lakecommit.operations.kafka_connect.rest import ConnectRest
 from airflow_provider_lakecommit.operators.landing_operation import LandingOperationOperator

@@ -29,7 +29,7 @@ class OpenLane:
 
     @property
     def bounds(self) -> dict[SourcePartition, OffsetRange]:
-        """Return its range, over all tables; empty if an older release wrote its ledger, without an end."""
+        """Return its range, over all tables; empty if its ledger was written without an end."""
         out: dict[SourcePartition, OffsetRange] = {}
         for s in self.sections.values():
             for p, end in s.ends.items():

@@ -7,7 +7,7 @@ entry (``lakecommit.merged``), so that it does not count as dropped. A missing e
 
 Offsets of two Kafka clusters are never in one entry. What closed backfills have landed from the cluster that the
 landing reads is in the entry ``filled``, what they have landed from another cluster is in the entry of that cluster.
-Each cluster has one entry: two that an earlier release or a migration has left become one.
+Each cluster has one entry: two that a migration or an older ledger has left become one.
 
 Failure story: see :mod:`~airflow_provider_lakecommit.iceberg.ledger.swap`.
 """

@@ -105,7 +105,7 @@ class StagedSlice:
     @property
     def provenance(self) -> Iterator[Provenance]:
         """Yield the provenance of its rows for a ledger: by span if the rows of each span are known, else of all
-        together. Reports of earlier releases give none.
+        together. Older reports give none.
         """
         if self.generation is None:
             return

@@ -73,7 +73,7 @@ def had_to_text(ranges: Coverage) -> str:
 
 def had_before(record: SnapshotRecord) -> Coverage:
     """Return what a ledger that a user set gained by this snapshot without giving anything up. Unreadable values count
-    as nothing, as in snapshots of older releases: this decides nothing.
+    as nothing, as in older snapshots: this decides nothing.
     """
     try:
         return coverage_from_json(unpack(record.extra[HAD], what="what the table had passed")["ranges"])

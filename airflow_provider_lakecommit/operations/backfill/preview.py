@@ -132,8 +132,8 @@ def lane_preview(session: LandingSession, request: LaneRequest) -> LanePreview:
     if opened is None and any(s.lane == request.name for s in own):
         raise LedgerError(
             "LC7217",
-            f"backfill {request.name} has lost its end, because an earlier release has written the ledger since it was "
-            "opened. Choose another name; rows that it has landed stay",
+            f"backfill {request.name} has lost its end: the ledger was written since it was opened, without that end. "
+            "Choose another name; rows that it has landed stay",
         )
     if opened is None and request.by_name:
         raise LedgerError(

@@ -108,8 +108,8 @@ def replace_lane(session: LandingSession, run: RunIdentity) -> Closed | None:
     if not any(t.ledger.section.replaces for t in prepared.tables):
         raise LedgerError(
             "LC7231",
-            f"backfill {session.lane} no longer replaces rows, because an earlier release has written its ledger since "
-            f"it was opened. Run `{BACKFILL} SPEC --close {session.lane}`, then start it again",
+            f"backfill {session.lane} no longer replaces rows: its ledger was written since it was opened, without "
+            f"what it replaces. Run `{BACKFILL} SPEC --close {session.lane}`, then start it again",
         )
     folded = session.read_state(prepared.ledgers)
     accepted = folded.state.accepted

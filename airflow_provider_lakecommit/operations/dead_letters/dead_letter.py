@@ -50,7 +50,7 @@ class DeadLetter:
 
     @property
     def generation(self) -> int | None:
-        """Return the reading that rejected it; rows of earlier releases have none."""
+        """Return the reading that rejected it; older rows have none."""
         return self.row.get("generation")
 
     @property

@@ -9,10 +9,10 @@ the data table alone, it has another reading of the offset; if that found no row
 letter *waits* if one of the tables does not have its offset yet: its range may be read once more. A range that a
 backfill replaces waits until that backfill is closed: before, the two tables may be of two readings.
 
-Rows of earlier releases do not have their reading. They count as of the one that both ledgers have for the offset; if
+Older rows do not have their reading. They count as of the one that both ledgers have for the offset; if
 that leaves two incarnations of a topic, they are *unsure*, and not replayed.
 
-Replayed offsets are also read from the table's remaining snapshots: a release that does not know replays drops that
+Replayed offsets are also read from the table's remaining snapshots: a writer that does not know replays drops that
 part of a ledger with its next commit. A range that was removed or landed again since has its own dead letters, which
 are open.
 """

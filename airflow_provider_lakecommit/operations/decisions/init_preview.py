@@ -83,11 +83,12 @@ def section_inits(session: LandingSession, start: Start, way: Way = PLAIN) -> di
     settings: dict[str, SectionInit] = {}
     data: Restart | None = None
     for name, ledger in states.items():
+        newest = None if ledger is None else known_section(session, ledger)
         # The dead-letter table goes with the data table, which may have been rolled back alone.
         if ledger is not None and name == session.landing.table:
             check_turn(ledger, session.landing.name, name, source.partitions)
-            check_recreated(session, ledger, source.partitions, stated)
-        newest = None if ledger is None else known_section(session, ledger)
+            if newest is not None:
+                check_recreated(session, newest, source.partitions, stated)
         cut = ledger is not None and ledger.condition is Condition.CUT
         # Of a ledger that was cut the rows are in the table as they were.
         old = newest if cut else None if ledger is None else ledger.section(session.landing.name, session.lane)

@@ -17,6 +17,7 @@ from airflow_provider_lakecommit.core import (
     BACKFILL,
     CONNECT_ADOPT,
     Coverage,
+    LedgerSection,
     SourcePartition,
     StatedOffsets,
     Watermark,
@@ -24,6 +25,7 @@ from airflow_provider_lakecommit.core import (
 from airflow_provider_lakecommit.cycle import LandingSession, first_offsets, offsets_at
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
 from airflow_provider_lakecommit.iceberg import Condition, LedgerState, sink_turn, turn_is_over
+from airflow_provider_lakecommit.kafka import check_no_members
 from airflow_provider_lakecommit.operations.backfill.preview import check_upsert
 
 Start = str | datetime | Mapping[tuple[str, int], int]
@@ -73,17 +75,19 @@ def check_no_open_lane(landing: str, table: str, state: LedgerState | None, agai
 
 
 def check_recreated(
-    session: LandingSession, ledger: LedgerState, partitions: Mapping[SourcePartition, Watermark], stated: StatedOffsets
+    session: LandingSession, own: LedgerSection, marks: Mapping[SourcePartition, Watermark], stated: StatedOffsets
 ) -> None:
-    """Refuse to read records of a recreated topic that a connector may have landed in its turn.
+    """Refuse to read records of a recreated topic that a connector has landed in its turn, or still lands.
 
+    :raises ConnectorError: the connector still runs
     :raises LedgerError: the table may have rows of the connector since it was handed back
     """
-    own = ledger.section(session.landing.name, session.lane)
-    if own is None or own.sink is None or not turn_is_over(own, partitions):
+    if own.sink is None or not turn_is_over(own, marks):
         return
+    # Before the table is read: nothing of a stopped connector comes after that.
+    check_no_members(session.kafka, own.sink.connector, own.sink.group)
     turn = sink_turn(session.tables.load(session.landing.table).metadata, session.landing.branch, own.sink)
-    reads = [f"{p} {o}" for p, m in sorted(partitions.items()) if (o := stated.offsets.get(p, m.start)) < m.high]
+    reads = [f"{p} {o}" for p, m in sorted(marks.items()) if (o := stated.offsets.get(p, m.start)) < m.high]
     if turn.is_untouched or not reads:
         return
     back = f"roll the branch back to snapshot {turn.before}" if turn.before else "remove its rows with your engine"

@@ -20,16 +20,13 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from airflow_provider_lakecommit.core import source_group
 from airflow_provider_lakecommit.cycle import LandingSession
 from airflow_provider_lakecommit.exceptions import ConnectorError
-from airflow_provider_lakecommit.operations.kafka_connect.consumer_group import (
-    members_of,
-    offsets_of_group,
-    set_group_offsets,
-)
+from airflow_provider_lakecommit.kafka import check_no_members, offsets_of_group, set_group_offsets
 from airflow_provider_lakecommit.operations.kafka_connect.rescue import Rescue
 from airflow_provider_lakecommit.operations.kafka_connect.rest import ConnectRest
-from airflow_provider_lakecommit.operations.kafka_connect.sink import CONTROL_TOPIC, commits_of_sink, source_group
+from airflow_provider_lakecommit.operations.kafka_connect.sink import CONTROL_TOPIC, commits_of_sink
 from airflow_provider_lakecommit.operations.kafka_connect.sink_offsets import By, SinkProgress
 
 POLL_SECONDS = 1.0
@@ -202,12 +199,4 @@ def check_stopped(
             "LC7523",
             f"it is unknown if connector {connector} is stopped: name its Kafka Connect, or state that it was deleted",
         )
-    own = source_group(connector)
-    for name in dict.fromkeys((own, group or own, f"{group or own}-coord")):
-        if members := members_of(kafka, name):
-            raise ConnectorError(
-                "LC7524",
-                f"consumer group {name} has {len(members)} members ({', '.join(members[:3])}): connector {connector} "
-                "is active, even if it is paused. Stop it (PUT /connectors/NAME/stop) or delete it, then wait for the "
-                "end of its session (45 s by default)",
-            )
+    check_no_members(kafka, connector, group)

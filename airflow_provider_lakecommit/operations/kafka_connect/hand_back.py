@@ -37,8 +37,8 @@ from airflow_provider_lakecommit.core import (
 from airflow_provider_lakecommit.cycle import LandingSession, RunIdentity, diverged_logs, drain, prepare_for_commit
 from airflow_provider_lakecommit.exceptions import ConnectorError, LedgerError, SourceError
 from airflow_provider_lakecommit.iceberg import set_section, sink_commits_text
+from airflow_provider_lakecommit.kafka import offsets_of_group, set_group_offsets
 from airflow_provider_lakecommit.operations.kafka_connect.connector import KnownConnector, rescue_of, settled
-from airflow_provider_lakecommit.operations.kafka_connect.consumer_group import offsets_of_group, set_group_offsets
 from airflow_provider_lakecommit.operations.kafka_connect.section import sink_section
 from airflow_provider_lakecommit.operations.kafka_connect.take_over import off_things, put_back
 

@@ -31,7 +31,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 
 from airflow_provider_lakecommit.control import ControlTopic
-from airflow_provider_lakecommit.core import CONNECT_ADOPT
+from airflow_provider_lakecommit.core import CONNECT_ADOPT, source_group
 from airflow_provider_lakecommit.exceptions import ConnectorError
 from airflow_provider_lakecommit.iceberg import (
     ADOPTED_FROM,
@@ -43,8 +43,8 @@ from airflow_provider_lakecommit.iceberg import (
     stage_untagged,
     to_pyiceberg,
 )
+from airflow_provider_lakecommit.kafka import offsets_of_group
 from airflow_provider_lakecommit.operations.kafka_connect.announced import LogReader
-from airflow_provider_lakecommit.operations.kafka_connect.consumer_group import offsets_of_group
 from airflow_provider_lakecommit.operations.kafka_connect.disposition import (
     Disposition,
     EvaluatedFile,
@@ -56,7 +56,6 @@ from airflow_provider_lakecommit.operations.kafka_connect.disposition import (
     floor_after,
 )
 from airflow_provider_lakecommit.operations.kafka_connect.evidence import Evidence
-from airflow_provider_lakecommit.operations.kafka_connect.sink import source_group
 
 MOST_FILES = 10_000
 """Approximate number of files in one snapshot."""

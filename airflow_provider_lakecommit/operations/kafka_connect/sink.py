@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
+from airflow_provider_lakecommit.core import source_group
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import Landing
 
@@ -17,11 +18,6 @@ CONTROL_TOPIC = "control-iceberg"
 INTERVAL_MS = "300000"
 _DYNAMIC = "iceberg.tables.dynamic-enabled"
 _ROUTE = "iceberg.tables.route-field"
-
-
-def source_group(connector: str) -> str:
-    """Return the consumer group of Connect's tasks; by default also the group in the sink's events."""
-    return f"connect-{connector}"
 
 
 def commits_of_sink(connector: str, config: Mapping[str, str]) -> tuple[str, str, float]:

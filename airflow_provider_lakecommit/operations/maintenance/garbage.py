@@ -40,9 +40,9 @@ class Kept(StrEnum):
     YOUNG = "younger than the age"
     WAITS = "reported, and may still be published"
     OTHERS = "of another landing, or an earlier table here"
-    EARLIER = (
-        "named by an earlier release, so that nobody knows whose it is: Iceberg's remove_orphan_files takes it, with "
-        "an older_than that is longer ago than anything has waited to be published"
+    UNMARKED = (
+        "its name does not show whose it is: Iceberg's remove_orphan_files takes it, with an older_than that is longer "
+        "ago than anything has waited to be published"
     )
     FOREIGN = "not named by a landing"
     IN_FLIGHT = "its commit may still be under way"

@@ -77,10 +77,9 @@ class ReferencedFiles:
 
     @property
     def heads(self) -> frozenset[int | None]:
-        """Return the heads of the branches; ``None`` for a table without a snapshot."""
+        """Return the possible parents of running commits: heads of branches, and ``None`` for one to a new branch."""
         refs = self.metadata.refs.values()
-        branches: set[int | None] = {r.snapshot_id for r in refs if r.snapshot_ref_type is SnapshotRefType.BRANCH}
-        return frozenset(branches or {None})
+        return frozenset({None, *(r.snapshot_id for r in refs if r.snapshot_ref_type is SnapshotRefType.BRANCH)})
 
     def _load(self) -> Table:
         table = self._tables.load(self._identifier)

@@ -13,7 +13,7 @@ running:
   opened again meanwhile.
 * An unfinished upload is aborted by its age alone: its object never existed, and a task that still finishes it fails.
 * Files of commits, of replays of dead letters and of rewrites are older than a day; a manifest is removed only if the
-  head has moved past the parent of its commit.
+  head has moved past the parent of its commit. So one of a first commit to a branch stays.
 
 So safety depends on the order of the log and on the compare-and-swap, on no clock; the age, by the storage's clock,
 only avoids wasted work. A sweep writes nothing but these records and the file that shows the storage's time. Memory is
@@ -223,7 +223,7 @@ class _TableSweep:
     def _data_file(self, file: FileInfo, attempt: UUID) -> Why | Kept:
         mark = mark_of(file.base_name)
         if mark is None:
-            return Kept.HELD if file.base_name in self._used else Kept.EARLIER
+            return Kept.HELD if file.base_name in self._used else Kept.UNMARKED
         if not self._is_own(mark):
             return Kept.OTHERS
         if file.base_name in self._used:

@@ -12,7 +12,7 @@ Memory: the keys of all compared changes, and one row group of the table.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -36,7 +36,7 @@ from airflow_provider_lakecommit.operations.proof.chosen import TableRanges
 from airflow_provider_lakecommit.operations.proof.compare import Differences, Example
 from airflow_provider_lakecommit.operations.proof.range_rows import HeadRows
 
-UNDECIDED = "undecided"
+UNDECIDED, COMPACTED = "undecided", "compacted"
 
 
 class Changes(NamedTuple):
@@ -122,10 +122,12 @@ def _changes(io: FileIO, path: str, columns: Columns) -> Iterator[tuple[list[pa.
                 yield keys, columns.orders(rows, group)
 
 
-def compare_keys(rows_of: HeadRows, changes: Changes, columns: Columns, landed: Landed) -> Differences:
-    """Return the keys whose row is not that of their newest change."""
+def compare_keys(
+    rows_of: HeadRows, changes: Changes, columns: Columns, landed: Landed, removed: Iterable[tuple[int, Coverage]]
+) -> Differences:
+    """Return the keys whose row is not that of their newest change; compaction may have removed ``removed`` records."""
     out, marks = Differences(), rows_of.ids
-    compared = RowRanges(marks, landed.compared.items())
+    compared, gone = RowRanges(marks, landed.compared.items()), RowRanges(marks, removed)
     there = np.zeros(len(changes.is_delete), np.int64)
     for block in live_rows(rows_of.table, rows_of.head, DeletePositions(rows_of.name), columns):
         live, keys = pa.array(block.live), block.keys or ()
@@ -149,10 +151,11 @@ def compare_keys(rows_of: HeadRows, changes: Changes, columns: Columns, landed: 
             at = np.flatnonzero(claims)
             names = [n for i in marks if (n := block.parquet.name(i)) is not None]
             read = block.parquet.group(block.group, names).filter(live).take(pa.array(at))
-            own = (
-                compared.of_rows(*(read.column(n).combine_chunks() for n in names)) if len(names) == len(marks) else ()
-            )
-            _note(out, "foreign", order, columns, at[own] if len(own) else at[:0])
+            if len(names) == len(marks):
+                named = [read.column(n).combine_chunks() for n in names]
+                own, excused = compared.of_rows(*named), gone.of_rows(*named)
+                out.counts[COMPACTED] += int((own & excused).sum())
+                _note(out, "foreign", order, columns, at[own & ~excused])
     missing = (there == 0) & ~changes.is_delete
     unsure = missing & (changes.mixed | landed.may_be_newer(changes.order, columns))
     out.counts[UNDECIDED] += int(unsure.sum())

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -31,7 +32,7 @@ from airflow_provider_lakecommit.cycle import LandingSession, secrets_for, vende
 from airflow_provider_lakecommit.iceberg import Columns, delete_unused, opened
 from airflow_provider_lakecommit.operations.proof.chosen import REASONS, Sample, source_has
 from airflow_provider_lakecommit.operations.proof.compare import Differences, compare
-from airflow_provider_lakecommit.operations.proof.keys import UNDECIDED, Landed, compare_keys, newest_of
+from airflow_provider_lakecommit.operations.proof.keys import COMPACTED, UNDECIDED, Landed, compare_keys, newest_of
 from airflow_provider_lakecommit.operations.proof.range_rows import HeadRows
 from airflow_provider_lakecommit.operations.proof.source_plan import NOT_LANDED, ProofPlan, proof_plan
 from airflow_provider_lakecommit.spark import ProofSlice, WindowJob, proof_target, read_proof, result_path
@@ -151,7 +152,7 @@ class _Work:
         self._jobs: list[WindowJob] = []
         self._kept: list[str] = []
         self._heads: dict[str, HeadRows] = {}
-        self._gaps = 0
+        self._removed: list[tuple[int, Coverage]] = []
         self._changes: tuple[list[str], list[str]] = ([], [])
         self._not_compared = Coverage()
 
@@ -173,9 +174,8 @@ class _Work:
         for p, r in coverage.items():
             for start in range(r.start, r.end, step):
                 spans = (Span(p, OffsetRange(start, min(r.end, start + step))),)
-                yield Slice(
-                    slice_id=slice_id(UUID(int=0), spans, tables), group=0, spans=spans, tables=tables, budget=None
-                )
+                own = slice_id(UUID(int=0), spans, tables)
+                yield Slice(slice_id=own, group=0, spans=spans, tables=tables, budget=None)
 
     def _batch(self, generation: int, slices: Sequence[Slice]) -> None:
         job = self._job(generation, slices).begun()
@@ -262,39 +262,34 @@ class _Work:
         proof, landing = self._proof, self._landing
         proof.records += found.counts.records
         proof.bytes += found.bytes
-        proof.dropped += found.counts.skipped
-        if landing.dead_letter_table not in one.tables:
-            proof.dropped += found.counts.rejected
-        self._gaps += found.counts.gaps
+        proof.dropped += found.counts.skipped + found.counts.rejected * (landing.dead_letter_table not in one.tables)
+        p, compacted = one.spans[0].partition, self._plan.compacted
+        gaps = Coverage.of((p, OffsetRange(*gap)) for gap in found.gaps if p.topic in compacted)
+        self._removed.append((generation, gaps))
+        removed = pa.array(chain.from_iterable(range(r.start, r.end) for _, r in gaps.items()), pa.int64())
         for name in one.tables:
             keyed, rows = name == landing.table and bool(landing.upsert.key), self._rows(name)
             files = found.files.get(name, ())
             if keyed:
                 self._changes[0].extend(files)
                 self._changes[1].extend(found.tombstones)
+            there = self._actual(rows, generation, one)
+            gone = pc.is_in(there.column(rows.offset), removed)
+            proof.compacted += 0 if keyed else pc.sum(gone).as_py() or 0
             diffs = compare(
                 self._expected(rows, files),
-                self._actual(rows, generation, one),
+                there.filter(pc.invert(gone)),
                 (rows.topic, rows.partition, rows.offset),
                 ignored=("reason",) if name == landing.dead_letter_table else (),
                 only_common=keyed,
             )
-            proof.differences[name].add(self._without_compacted(diffs, found.counts.gaps, one.spans[0].partition.topic))
+            proof.differences[name].add(diffs)
 
     def _rows(self, name: str) -> HeadRows:
         if name not in self._heads:
             role = role_of(self._landing.destinations, name)
             self._heads[name] = HeadRows(self._plan.tables[name], name, self._landing.branch, role)
         return self._heads[name]
-
-    def _without_compacted(self, diffs: Differences, gaps: int, *topics: str) -> Differences:
-        """Take rows of no record out, if log compaction may have removed their records."""
-        foreign = diffs.counts["foreign"]
-        if foreign and gaps and self._plan.compacted.intersection(topics):
-            self._proof.compacted += foreign
-            del diffs.counts["foreign"]
-            diffs.examples = [e for e in diffs.examples if e.kind != "foreign"]
-        return diffs
 
     def _expected(self, rows: HeadRows, paths: Sequence[str]) -> pa.Table:
         parts = []
@@ -323,5 +318,6 @@ class _Work:
         landed = Landed.of(self._plan.sections, self._plan.ranges[rows.name], own)
         changes = newest_of(rows.table.io, *self._changes, columns, landed)
         self._progress(f"{rows.name}: comparing the newest change of {len(changes.is_delete):,} keys")
-        diffs = self._without_compacted(compare_keys(rows, changes, columns, landed), self._gaps, *landing.topic_names)
+        diffs = compare_keys(rows, changes, columns, landed, self._removed)
+        self._proof.compacted += diffs.counts.pop(COMPACTED, 0)
         self._proof.differences[rows.name].add(diffs)

@@ -28,8 +28,8 @@ def block(start: int, spec: str, rules: str) -> Blocked:
     [
         pytest.param("a", "a/1", False, id="nothing has changed"),
         pytest.param("b", "b/1", True, id="the spec has changed"),
-        pytest.param("b", "", True, id="the spec has changed since an earlier release blocked it"),
-        pytest.param("a", "", False, id="an earlier release blocked it, and nothing is known of the columns"),
+        pytest.param("b", "", True, id="the spec has changed since it was blocked"),
+        pytest.param("a", "", False, id="nothing is known of the columns when it was blocked"),
         pytest.param("a", "a/2", True, id="the columns have changed"),
     ],
 )

@@ -121,7 +121,7 @@ def test_our_failed_attempt_reports_why() -> None:
         ({}, ()),
         ({"tables": ["shop.orders", "shop.dead"], "main": "shop.orders"}, ()),
         ({"tables": ["shop.dead"], "main": "shop.orders"}, ("shop.dead",)),
-        # Evidence of an older release does not say which is the data table.
+        # Older evidence does not say which is the data table.
         ({"tables": ["shop.dead"]}, ()),
     ],
 )

@@ -263,7 +263,7 @@ def test_a_log_that_nothing_holds_up_is_read_once() -> None:
 
 
 class TestTicketsThatNameNoPlan:
-    """Of earlier releases, and of plans that were found while no table could be read."""
+    """Older ones, and those of plans that were found while no table could be read."""
 
     @staticmethod
     def of(opened: Opened) -> GroupTicket:

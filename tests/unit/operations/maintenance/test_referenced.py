@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_lakecommit.exceptions import CatalogError, LedgerError
+from airflow_provider_lakecommit.iceberg.ledger.stage import Change, stage
 from airflow_provider_lakecommit.operations.maintenance.referenced import ReferencedFiles
 from tests.fakes.lake import Lake, staged
 
@@ -51,6 +52,13 @@ def test_a_table_without_a_snapshot_holds_nothing(lake: Lake) -> None:
     found = referenced(lake)
     assert "a" not in found
     assert found.heads == {None}
+
+
+def test_the_first_commit_to_a_new_branch_may_be_under_way_whatever_other_branches_have(lake: Lake) -> None:
+    ours = lake.join()
+    lake.publish(lake.request(staged((0, 0, 5), epoch=ours.epoch)))
+    attempt = stage(lake.load(), "audit", Change(why=None))
+    assert attempt.snapshot.parent_snapshot_id in referenced(lake).heads
 
 
 @pytest.mark.parametrize("corruption", ["gone", "cut", "empty"])

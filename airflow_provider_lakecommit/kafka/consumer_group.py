@@ -20,8 +20,9 @@ from typing import Any
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from airflow_provider_lakecommit.exceptions import ControlTopicError
-from airflow_provider_lakecommit.kafka import LastError, bootstrap_servers, made, unreachable
+from airflow_provider_lakecommit.core import source_group
+from airflow_provider_lakecommit.exceptions import ConnectorError, ControlTopicError
+from airflow_provider_lakecommit.kafka.config import LastError, bootstrap_servers, made, unreachable
 from airflow_provider_lakecommit.redaction import redacted
 
 ANSWER_SECONDS = 30.0
@@ -53,6 +54,23 @@ def members_of(config: Mapping[str, Any], group: str) -> tuple[str, ...]:
     """
     facts = _asker(config, group)(lambda c, left: c.describe_consumer_groups([group], request_timeout=left))
     return () if facts is None else tuple(sorted(str(m.client_id) for m in facts.members))
+
+
+def check_no_members(config: Mapping[str, Any], connector: str, group: str | None = None) -> None:
+    """Check that no process works for a connector of Kafka Connect, by the members of its groups.
+
+    :param group: the group in the connector's events, if its tasks read in another one
+    :raises ConnectorError: a process works for it
+    """
+    own = source_group(connector)
+    for name in dict.fromkeys((own, group or own, f"{group or own}-coord")):
+        if members := members_of(config, name):
+            raise ConnectorError(
+                "LC7524",
+                f"consumer group {name} has {len(members)} members ({', '.join(members[:3])}): connector {connector} "
+                "is active, even if it is paused. Stop it (PUT /connectors/NAME/stop) or delete it, then wait for the "
+                "end of its session (45 s by default)",
+            )
 
 
 def offsets_of_group(config: Mapping[str, Any], group: str, *, decided: bool = False) -> dict[tuple[str, int], int]:
