@@ -65,12 +65,11 @@ class Rows:
         """Yield the ledger's provenance of the rows of these offsets, by reading: of records with no row, one row and
         several rows apart, because the number of rows of a part is known only if each offset has the same.
         """
-        for generation, some in self.counted.items():
+        for g, some in self.counted.items():
             here = [(p, offsets, rows) for p, offsets, rows in some if covered[p].covers(offsets)]
             for least in sorted({min(rows, 2) for _, _, rows in here}):
-                alike = [(p, offsets, rows) for p, offsets, rows in here if min(rows, 2) == least]
-                coverage, total = Coverage.of((p, offsets) for p, offsets, _ in alike), sum(n for _, _, n in alike)
-                yield Provenance.counted(generation, coverage, total, self.columns)
+                part = [o for o in here if min(o[2], 2) == least]
+                yield Provenance.counted(g, Coverage.of(o[:2] for o in part), sum(o[2] for o in part), self.columns)
 
     def abort(self) -> None:
         if self.writer is not None:

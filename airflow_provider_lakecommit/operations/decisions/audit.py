@@ -159,8 +159,7 @@ def propose(session: LandingSession, request: ResetBlocked) -> Proposal:
 def confirm(session: LandingSession, request: ResetBlocked, agreed: Mapping[str, Any]) -> tuple[HeldBack, ...]:
     """Return the previewed decision about what ``main`` still lacks.
 
-    :raises LedgerError: ``main`` lacks snapshots of other tables by now
-    :raises DecisionError: the source has removed more of their records since
+    :raises LakecommitError: ``main`` lacks snapshots of other tables by now, or the source more of their records
     """
     request.check_agreed(agreed)
     now = preview(session, request)
