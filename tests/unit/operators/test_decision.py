@@ -250,7 +250,9 @@ class TestResetOffsets:
         assert "agreed with sales" in decisions
         assert "ann in run" in decisions
 
-    def test_latest_of_some_partitions_is_where_these_ended_at_the_preview(self, run: Run, landing: FakeLanding) -> None:
+    def test_latest_of_some_partitions_is_where_these_ended_at_the_preview(
+        self, run: Run, landing: FakeLanding
+    ) -> None:
         landing.cycle()
         landing.source.ends = {P0: 80, P1: 40}
         previewed = run(OFFSETS, start="latest", partitions="orders:0")
