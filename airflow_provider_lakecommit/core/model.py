@@ -194,6 +194,11 @@ class Counts:
         """Return the number of records that were read."""
         return self.total - self.gaps - self.skipped
 
+    @property
+    def good(self) -> int:
+        """Return the number of records that give rows, or change those of their keys."""
+        return self.landed + self.superseded + self.deleted
+
     def to_dict(self) -> dict[str, int]:
         """Return the counts by name, without those that only an upserting landing has."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}

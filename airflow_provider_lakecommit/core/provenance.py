@@ -76,14 +76,6 @@ class Provenance:
     def joined(self, other: Provenance) -> Provenance:
         return replace(self, coverage=self.coverage | other.coverage, rows=self.rows + other.rows)
 
-    def within(self, part: Coverage) -> Provenance:
-        """Return the entry cut to *part*, unmarked if the number of its rows becomes unknown."""
-        if part == self.coverage:
-            return self
-        if self.per_offset is not RowsPerOffset.MIXED:
-            return self.rest(self.coverage - part, 0)
-        return replace(self, coverage=part, rows=0, columns=())
-
     def rest(self, taken: Coverage, mixed_rows: int) -> Provenance:
         """Return the entry without some offsets.
 

@@ -19,12 +19,13 @@ from pyiceberg.table import Table
 from airflow_provider_lakecommit.core import Decision
 from airflow_provider_lakecommit.cycle import ledger_state
 from airflow_provider_lakecommit.cycle.commit.drain import drained_after
-from airflow_provider_lakecommit.exceptions import LedgerError, SourceError, TableError
+from airflow_provider_lakecommit.exceptions import DecisionError, LedgerError, SourceError, TableError
 from airflow_provider_lakecommit.iceberg import trim_snapshots
 from airflow_provider_lakecommit.iceberg.catalog import KEEP_SNAPSHOTS
 from airflow_provider_lakecommit.operations.decisions.assertion import assert_tables, from_snapshot
 from airflow_provider_lakecommit.operations.decisions.audit_decision import HeldBack, audit_preview, decide_audit
 from airflow_provider_lakecommit.operations.decisions.pause import suspend
+from airflow_provider_lakecommit.operations.decisions.requests import ResetBlocked
 from airflow_provider_lakecommit.operations.maintenance.expire import expire
 from airflow_provider_lakecommit.status.status import read_status
 from tests.faults.test_upserts import JSON
@@ -322,3 +323,20 @@ def test_what_a_killed_commit_left_on_the_branch_is_published_although_nothing_c
         with world.session() as session:
             drained_after(session, world.run_identity("without the topic"), error.value)
         assert world.found("id") == [(1,), (2,)]
+
+
+def test_an_approved_drop_loses_no_record_that_the_source_has_removed_since(tmp_path: Path) -> None:
+    with memory_world(tmp_path, **OPTIONS) as world:
+        world.send(*some(1, 2))
+        refused(world, -1, 10)
+        drop = ResetBlocked(how="drop")
+        with world.session() as session:
+            agreed, lines = drop.propose(session)
+        assert not any("LOSES" in line for line in lines)
+        world.broker.remove_before(TOPIC, 0, 3)
+        with world.session() as session:
+            with pytest.raises(DecisionError, match="LC8320"):
+                drop.apply_agreed(session, agreed, REASON)
+            assert len(shown(world, drop=True)[0].ranges) == 2
+            drop.apply_agreed(session, drop.propose(session)[0], REASON)
+        assert rows_on_main(world) == [1, 2]

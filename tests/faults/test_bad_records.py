@@ -20,7 +20,7 @@ from airflow_provider_lakecommit.formats.decode_json import JsonDecoder
 from airflow_provider_lakecommit.formats.decoder import Decoded
 from airflow_provider_lakecommit.iceberg.parquet.fanout_writer import FanoutWriter
 from airflow_provider_lakecommit.kafka import partition_tail
-from airflow_provider_lakecommit.operations.decisions.unblock import unblock
+from airflow_provider_lakecommit.operations.decisions.unblock import blocked_parts, unblock
 from airflow_provider_lakecommit.spark import read as slice_read
 from airflow_provider_lakecommit.spark import slices as slice_work
 from airflow_provider_lakecommit.spark.task import DEATHS_TO_REPORT, run_task
@@ -412,3 +412,29 @@ def test_the_doctor_names_every_way_out_of_a_blocked_range(tmp_path: Path) -> No
             (found,) = (each for each in headroom(session, None) if each.check == "blocked")
         for way in ("--retry", "--raise N", "--skip"):
             assert way in found.remedy
+
+
+def test_deletes_of_an_upserting_landing_are_good_records(tmp_path: Path) -> None:
+    """A range whose window has too many rejects, and in which the source deletes keys: to skip its bad records gives
+    up none of the deletes.
+    """
+    columns = [{"name": "id", "type": "long", "required": True}, {"name": "name", "type": "string"}]
+    upsert = {"upsert_key": ["id"], "upsert_deletes": "hard", "key": {"columns": ["id"], "format": "json"}}
+    options = {"create": {"schema": columns}, "dead_letter_max_ratio": 0.25, "slice_records": 10}
+
+    def changes(value: str | None, *ids: int) -> list[tuple[str, str | None]]:
+        return [(json.dumps({"id": n}), value) for n in ids]
+
+    good, bad = '{"name": "n"}', '{"name": 5}'
+    with memory_world(tmp_path, **upsert, **options) as world:
+        world.send(*changes(good, *range(6)))
+        records = [*changes(bad, 10, 11), *changes(good, *range(12, 20)), *changes(bad, 20, 21, 22, 23)]
+        world.broker.produce(TOPIC, [*records, *changes(None, *range(6))], 0)
+        world.run()
+        assert blocked(world) == [(0, 16, 26)]
+        with world.session() as session:
+            assert [(p.bad, p.good) for p in blocked_parts(session)] == [(4, 6)]
+            unblock(session, skip=True, only_bad=True)
+        world.settle()
+        assert {row["id"] for row in world.rows()} == {*range(12, 20)}
+        assert len(world.dead()) == 6

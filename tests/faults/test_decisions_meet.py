@@ -26,7 +26,7 @@ from airflow_provider_lakecommit.cycle.sets.expansion import landing_for
 from airflow_provider_lakecommit.cycle.sets.former import landings_to_publish
 from airflow_provider_lakecommit.cycle.sets.former_scan import former_landings, start_former
 from airflow_provider_lakecommit.cycle.sets.shared_connections import SetConnections, found_landings
-from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError, SourceError
+from airflow_provider_lakecommit.exceptions import DecisionError, LakecommitError, LedgerError, SourceError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.iceberg.ledger.ledger import read_ledger
 from airflow_provider_lakecommit.landing import LandingSet
@@ -42,6 +42,7 @@ from airflow_provider_lakecommit.operations.decisions.ledger_init import ledger_
 from airflow_provider_lakecommit.operations.decisions.migrate import migrate_landing
 from airflow_provider_lakecommit.operations.decisions.migrate_preview import migration_preview
 from airflow_provider_lakecommit.operations.decisions.pause import resume, suspend
+from airflow_provider_lakecommit.operations.decisions.requests import ResetHard
 from airflow_provider_lakecommit.operations.decisions.starts import PLAIN, Start, Way
 from airflow_provider_lakecommit.stall.group_state import StallRules, State
 from airflow_provider_lakecommit.stall.observe import observe
@@ -113,6 +114,31 @@ def test_what_a_run_lands_while_its_rows_are_deleted_is_not_landed_twice(
             suspend(session, DECISION)
             delete_back(session, delete_preview(session, None), DECISION)
         world.check(Counter())
+        check_verified(world)
+
+
+def test_a_hard_reset_gives_up_no_more_than_was_previewed_where_the_landing_starts_over_at_the_end(
+    tmp_path: Path,
+) -> None:
+    """Rows that are landed after the preview would be deleted, and not be read again."""
+    with memory_world(tmp_path, **LATE) as world:
+        late(world)
+        hard = ResetHard()
+        with world.session() as session:
+            agreed, lines = hard.propose(session)
+        assert [line for line in lines if "GIVES UP" in line and f"{TOPIC}[0] [100, 150) (50 offsets)" in line]
+        world.send(*records(150, 10))
+        with world.session() as session, pytest.raises(DecisionError, match=r"\[150, 160\).*LC8320"):
+            hard.apply_agreed(session, agreed, DECISION)
+        world.check(Counter(range(100, 160)))
+        with world.session() as session:
+            found = delete_preview(session, None)
+            world.send(*records(160, 10))
+            with pytest.raises(LedgerError, match=r"\[160, 170\).*LC7011"):
+                delete_back(session, found, DECISION)
+            delete_back(session, delete_preview(session, None), DECISION)
+        world.send(*records(170, 10))
+        world.check(Counter(range(170, 180)))
         check_verified(world)
 
 

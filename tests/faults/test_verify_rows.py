@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -157,3 +158,25 @@ def test_rows_without_the_columns_are_reported_as_such(make_world: Make, produce
     findings = found(world)
     assert findings[Severity.WRONG] == []
     assert "its rows cannot be counted by record" in findings[Severity.NOTE][0]
+
+
+@pytest.mark.parametrize("start", ["earliest", "latest"])
+def test_dead_letters_that_become_several_rows_each_are_known_as_any_other_row(tmp_path: Path, start: str) -> None:
+    """In one entry of the ledger, or in those of two streams; their range can be replaced afterwards."""
+    csv = {"columns": ["id", "name", "more"], "rows": "many"}
+    columns = [*NUMBERED, {"name": "name", "type": "string"}]
+    options = {"create": {"schema": columns}, "format": "csv", "csv": csv, "unknown_fields": "dead_letter"}
+    with memory_world(tmp_path, **options, metadata_columns=True, start=start) as world:
+        for first in (0, 10):
+            world.send(("k", f"{first},a,x\n{first},b,x\n{first},c,x"), ("k", f"{first + 1},a,"), ("k", "9,d,x"))
+        if start == "latest":
+            lane(world, "0=0-3").finish()
+        world.landing = changed_landing(world.landing, unknown_fields="ignore")
+        with world.session() as session:
+            assert replay_dead_letters(session, Selection(), decision=DECISION).rows == 8
+        world.settle()
+        assert found(world)[Severity.WRONG] == []
+        replay(world, "0=0-1").finish()
+        assert Counter(row["id"] for row in world.rows()) == {0: 3, 1: 1, 9: 2, 10: 3, 11: 1}
+        assert found(world)[Severity.WRONG] == []
+        check_verified(world)

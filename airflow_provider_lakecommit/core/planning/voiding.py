@@ -67,7 +67,7 @@ def losses(accepted: Iterable[AcceptedSlice], watermarks: Watermarks) -> tuple[s
             lost = _removed(RangeSet.of(report.span.range), watermarks.get(p))
             if lost:
                 ranges[p] = ranges.get(p, RangeSet()) | lost
-                records[p] = records.get(p, 0) + min(len(lost), report.counts.landed + report.counts.rejected)
+                records[p] = records.get(p, 0) + min(len(lost), report.counts.good + report.counts.rejected)
     return tuple(f"{p} {s} ({records[p]} records)" for p, s in sorted(ranges.items()))
 
 

@@ -252,7 +252,11 @@ def _check_slices(request: ReplaceRequest, metadata: TableMetadata, state: Ledge
     decided = evaluate_slices(request.slices, metadata, free, section, ()) if section is not None else None
     if decided is None or decided.refused:
         why = "; ".join(map(str, decided.refused)) if decided else "it has no such stream"
-        raise LedgerError("LC3028", f"{request.table}: nothing was replaced, since not all can be landed again: {why}")
+        raise LedgerError(
+            "LC3028",
+            f"{request.table}: nothing was replaced, since not all can be landed again: {why}. To read that anew, run "
+            f"`{BACKFILL} SPEC --replace --name {request.lane}`",
+        )
 
 
 def _change(request: ReplaceRequest, state: LedgerState, removal: Removal) -> Change[Removal]:

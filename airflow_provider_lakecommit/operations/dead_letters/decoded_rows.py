@@ -11,9 +11,9 @@ Failure story: :meth:`Rows.abort` deletes written files; a killed process leaves
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
@@ -24,7 +24,6 @@ from airflow_provider_lakecommit.core import (
     Coverage,
     OffsetRange,
     Provenance,
-    RowsPerOffset,
     SourcePartition,
     TableTarget,
     attempt_id,
@@ -41,8 +40,8 @@ from airflow_provider_lakecommit.spark.key_columns import key_columns
 @dataclass(slots=True, kw_only=True)
 class Rows:
     """What some dead letters came to. ``landed`` are those that gave a row, ``filtered`` those that gave none and are
-    no rejects, and ``coverage`` is that of both; ``refused`` counts the others by kind and column, ``reasons`` has one
-    reason for each of these.
+    no rejects, and ``coverage`` is that of both; ``counted`` has the rows of each, by the generation of its reading if
+    that is known. ``refused`` counts the others by kind and column, ``reasons`` has one reason for each of these.
     """
 
     landed: list[DeadLetter] = field(default_factory=list)
@@ -51,7 +50,8 @@ class Rows:
     reasons: dict[str, str] = field(default_factory=dict)
     rows: int = 0
     coverage: Coverage = field(default_factory=Coverage)
-    provenance: tuple[Provenance, ...] = ()
+    counted: Mapping[int, Sequence[tuple[SourcePartition, OffsetRange, int]]] = field(default_factory=dict)
+    columns: tuple[int, ...] = ()
     files: tuple[DataFile, ...] = ()
     target: TableTarget | None = None
     writer: FanoutWriter | None = None
@@ -61,24 +61,31 @@ class Rows:
         """Return those that are no longer open once the rows are in the table."""
         return [*self.landed, *self.filtered]
 
+    def provenance(self, covered: Coverage) -> Iterator[Provenance]:
+        """Yield the ledger's provenance of the rows of these offsets, by reading: of records with no row, one row and
+        several rows apart, because the number of rows of a part is known only if each offset has the same.
+        """
+        for g, some in self.counted.items():
+            here = [(p, offsets, rows) for p, offsets, rows in some if covered[p].covers(offsets)]
+            for least in sorted({min(rows, 2) for _, _, rows in here}):
+                part = [o for o in here if min(o[2], 2) == least]
+                yield Provenance.counted(g, Coverage.of(o[:2] for o in part), sum(o[2] for o in part), self.columns)
+
     def abort(self) -> None:
         if self.writer is not None:
             self.writer.abort()
 
 
-def _provenance(made: Rows, open_set: OpenSet, columns: tuple[int, ...]) -> Iterator[Provenance]:
-    """Yield the ledger's provenance of the rows, by reading; nothing for dead letters with an unknown reading."""
-    one_each = made.rows == len(made.landed)
-    for dead_letters, count in ((made.landed, 1), (made.filtered, 0)):
-        by_reading: dict[int | None, list[tuple[SourcePartition, OffsetRange]]] = {}
-        for letter in dead_letters:
-            partition, generation = open_set.reading(letter)
-            by_reading.setdefault(generation, []).append((partition, letter.offsets))
-        for generation, positions in by_reading.items():
-            if generation is not None:
-                coverage = Coverage.of(positions)
-                entry = Provenance.counted(generation, coverage, count * len(coverage), columns)
-                yield entry if one_each or not count else replace(entry, columns=(), per_offset=RowsPerOffset.MIXED)
+def _counted(
+    rows_of: Mapping[int, int], dead_letters: Sequence[DeadLetter], open_set: OpenSet
+) -> dict[int, list[tuple[SourcePartition, OffsetRange, int]]]:
+    """:param rows_of: the rows of each dead letter, by its place"""
+    found: dict[int, list[tuple[SourcePartition, OffsetRange, int]]] = {}
+    for place, rows in rows_of.items():
+        partition, generation = open_set.reading(dead_letters[place])
+        if generation is not None:
+            found.setdefault(generation, []).append((partition, dead_letters[place].offsets, rows))
+    return found
 
 
 def made_of(
@@ -95,7 +102,8 @@ def made_of(
         block = decoder.decode(values).extended(lambda _, decoded: keys.added(decoded, dead_letters))
     decoded = block.tables[landing.table]
     indexes = range(decoded.table.num_rows) if decoded.records is None else decoded.records
-    out.landed = [dead_letters[i] for i in dict.fromkeys(indexes)]
+    rows_of = Counter(indexes)
+    out.landed = [dead_letters[i] for i in rows_of]
     out.filtered = [dead_letters[i] for i in block.filtered]
     for reject in block.rejects:
         kind = f"{reject.kind}:{reject.column}" if reject.column else reject.kind
@@ -103,7 +111,8 @@ def made_of(
         out.reasons.setdefault(kind, reject.reason)
     out.rows = decoded.table.num_rows
     out.coverage = Coverage.of((open_set.reading(letter)[0], letter.offsets) for letter in out.done)
-    out.provenance = tuple(_provenance(out, open_set, marks_of(landing, landing.table, schema)))
+    out.counted = _counted({**rows_of, **dict.fromkeys(block.filtered, 0)}, dead_letters, open_set)
+    out.columns = marks_of(landing, landing.table, schema)
     if not write or not out.rows:
         return out
     of_rows = [dead_letters[i] for i in indexes]

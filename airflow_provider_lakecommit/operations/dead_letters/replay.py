@@ -305,12 +305,11 @@ def _swapped(session: LandingSession, first: Ledgers, lane: str, made: Rows, dec
 
 def _gained(section: LedgerSection, made: Rows) -> LedgerSection:
     """Return a section whose provenance has the rows that rejected records became."""
-    for entry in made.provenance:
-        part = entry.coverage & section.covered
-        shares = shares_of(section.provenance, part)
+    for entry in made.provenance(section.covered):
+        shares = shares_of(section.provenance, entry.coverage)
         # A rejected record had no row: the others' rows are all rows.
         rest = without(section.provenance, shares, [s.entry.rows for s in shares])
-        section = replace(section, provenance=added(rest, [entry.within(part)]))
+        section = replace(section, provenance=added(rest, [entry]))
     return section
 
 

@@ -30,7 +30,7 @@ from airflow_provider_lakecommit.core import (
 from airflow_provider_lakecommit.cycle import LandingSession, unpublished_of
 from airflow_provider_lakecommit.exceptions import LedgerError, SpecError
 from airflow_provider_lakecommit.iceberg import LedgerState, SnapshotRecord, read_ledger, release, restart
-from airflow_provider_lakecommit.operations.decisions.operation import NothingToDoError, Proposal
+from airflow_provider_lakecommit.operations.decisions.operation import NothingToDoError, Proposal, not_as_previewed
 from airflow_provider_lakecommit.operations.decisions.requests import ResetBlocked
 from airflow_provider_lakecommit.operations.decisions.stated import is_stated
 
@@ -159,14 +159,16 @@ def propose(session: LandingSession, request: ResetBlocked) -> Proposal:
 def confirm(session: LandingSession, request: ResetBlocked, agreed: Mapping[str, Any]) -> tuple[HeldBack, ...]:
     """Return the previewed decision about what ``main`` still lacks.
 
-    :raises LedgerError: ``main`` lacks snapshots of other tables by now
+    :raises LakecommitError: ``main`` lacks snapshots of other tables by now, or the source more of their records
     """
     request.check_agreed(agreed)
     now = preview(session, request)
-    previewed = {t["table"]: t["head"] for t in agreed["tables"]}
+    previewed = {t["table"]: t for t in agreed["tables"]}
     if new := [t.table for t in now if t.table not in previewed]:
         raise LedgerError("LC7056", f"{', '.join(new)}: main lacks snapshots that were not in the preview: repeat it")
-    return tuple(replace(t, head_id=previewed[t.table]) for t in now)
+    if more := [f"{t.table} loses {t.lost}" for t in now if len(t.lost) > previewed[t.table]["lost"]]:
+        raise not_as_previewed("; ".join(more))
+    return tuple(replace(t, head_id=previewed[t.table]["head"]) for t in now)
 
 
 def apply(

@@ -57,7 +57,7 @@ from airflow_provider_lakecommit.operations.decisions.stated import parse_start,
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteBack:
     """What goes, table by table. ``removed`` of it the source has no more; ``before`` lies before the place where the
-    live lane began, so that only a lane reads it again. ``start`` is where the landing begins after a hard reset.
+    live lane began, so that only a lane reads it again, or where it begins after a hard reset, which is ``start``.
     """
 
     tables: tuple[ReplacePreview, ...]
@@ -79,7 +79,9 @@ class DeleteBack:
             yield "the tables have no rows of the landing: no row is deleted"
         if self.removed:
             yield f"  CANNOT be read again, the source has removed it: {self.removed} ({len(self.removed)} offsets)"
-        if self.before:
+        if self.before and self.start:
+            yield f"  GIVES UP, because the landing starts over after it: {self.before} ({len(self.before)} offsets)"
+        elif self.before:
             yield f"  is read again by `{BACKFILL}` only, because the live stream began after it: {self.before}"
         if self.start:
             yield f"the landing starts over at {self.start}"
@@ -187,15 +189,15 @@ def _found(session: LandingSession, source: SourceState, within: Coverage | None
         copied |= _copied(own)
     if within is not None:
         found &= within
-    hard = within is None
+    hard, start = within is None, session.landing.window.start
     tables = replace_preview(session, found - copied if hard else found, hard=hard)
     past = Coverage.union(t.replaced.past for t in tables)
     removed = found - copied - Coverage({p: RangeSet.of((m.start, BEYOND)) for p, m in source.partitions.items()})
     return DeleteBack(
         tables=tables,
         removed=removed | past,
-        before=Coverage() if hard else found - removed - live,
-        start=session.landing.window.start if hard else "",
+        before=Coverage() if hard and start == "earliest" else found - removed - (copied if hard else live),
+        start=start if hard else "",
         within=within,
     )
 
@@ -220,11 +222,11 @@ def delete_back(
     run = RunIdentity(deployment="person", dag_id="delete back", run_id=str(session.new_id()))
     level(session, run, "publishes reported slices before rows are deleted")
     now = _found(session, session.source.watermarks(), found.within)
-    if more := now.removed - found.removed:
+    if more := (now.removed - found.removed) | (now.before - found.before):
         raise LedgerError(
             "LC7011",
-            f"landing {session.landing.name}: this would now also delete {more}, which the source has removed. No row "
-            "is deleted; run the command again to see the new preview",
+            f"landing {session.landing.name}: this would now also delete {more}, which the next run does not read "
+            "again. No row is deleted; run the command again to see the new preview",
         )
     found = replace(now, removed=found.removed | now.removed)
     coverage = Coverage.union(t.replaced.ranges for t in found.tables)

@@ -55,9 +55,10 @@ def confirm(session: LandingSession, request: ResetOffsets, agreed: Mapping[str,
     if agreed.get("from") != request.start:
         raise not_as_previewed(f"start={request.start!r}")
     stated = parse_start(request.start, "start:")
-    if stated == "latest" and not request.partitions:
+    if stated == "latest":
         # The end of the topic at the time of the preview: later records were not approved to be given up.
-        stated = parse_offsets(",".join(f"{p}={o}" for p, o in agreed["tables"][0]["next"].items()), "")
+        ends = parse_offsets(",".join(f"{p}={o}" for p, o in agreed["tables"][0]["next"].items()), "")
+        stated = {p: o for p, o in ends.items() if not request.only or p in request.only}
     found = init_preview(session, stated, _way(request))
     if more := _more(_values(request, found), agreed):
         raise not_as_previewed("; ".join(more))

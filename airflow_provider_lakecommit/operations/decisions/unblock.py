@@ -254,9 +254,9 @@ def _part(span: Span, reason: str, reports: Sequence[SliceReport]) -> BlockedPar
             break
         if counts.total != len(counted.span):
             return BlockedPart(span=span, reason=reason, least_bad=counts.rejected if counted.span == span else None)
-        if counted.span == span or not counts.landed:
+        if counted.span == span or not counts.good:
             bad = counts.rejected if counted.span == span else None
-            return BlockedPart(span=span, reason=reason, bad=bad, good=counts.landed)
+            return BlockedPart(span=span, reason=reason, bad=bad, good=counts.good)
     return BlockedPart(span=span, reason=reason)
 
 

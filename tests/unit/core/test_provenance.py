@@ -144,13 +144,6 @@ def test_ranges_without_an_entry_or_without_columns_are_unmarked() -> None:
     assert unmarked(shares_of(known, covered), covered) == cover((0, 10), (30, 40))
 
 
-def test_a_part_of_an_entry_whose_rows_are_unknown_is_unmarked() -> None:
-    mixed = Provenance.counted(1, cover((0, 10)), 30, COLUMNS)
-    assert mixed.within(cover((0, 10))) == mixed
-    assert not mixed.within(cover((0, 5))).columns
-    assert Provenance.counted(1, cover((0, 10)), 10, COLUMNS).within(cover((0, 5))).rows == 5
-
-
 @pytest.mark.parametrize("rows", [10, 7])
 def test_a_current_and_a_past_part_of_one_entry_leave_nothing_of_it(rows: int) -> None:
     entry = Provenance.counted(1, cover((0, 10)), rows, COLUMNS)

@@ -250,6 +250,16 @@ class TestResetOffsets:
         assert "agreed with sales" in decisions
         assert "ann in run" in decisions
 
+    def test_latest_of_some_partitions_is_where_these_ended_at_the_preview(
+        self, run: Run, landing: FakeLanding
+    ) -> None:
+        landing.cycle()
+        landing.source.ends = {P0: 80, P1: 40}
+        previewed = run(OFFSETS, start="latest", partitions="orders:0")
+        landing.source.ends = {P0: 95, P1: 50}
+        done = run(OFFSETS, start="latest", partitions="orders:0", agreed=previewed, decided_by=YES)
+        assert done["ledger"][DATA] == {"orders[0]": 80, "orders[1]": 10}
+
     def test_more_than_previewed_is_not_given_up(self, run: Run, landing: FakeLanding) -> None:
         landing.cycle()
         landing.source.ends = {P0: 80, P1: 40}
