@@ -485,9 +485,9 @@ def test_a_room_imports_only_rooms_above_it_in_the_table() -> None:
     ("room", "source", "reason"),
     [
         ("core", "import fastavro", "only the standard library and nothing else"),
-        ("core", "def f():\n    from airflow_provider_lakecommit.control import plan", "of our own only"),
+        ("core", "def f():\n    from airflow_provider_lakecommit.control import plan_json", "of our own only"),
         ("core", "from airflow_provider_lakecommit import hooks", "of our own only"),
-        ("core", "from ..control import plan", "of our own only"),
+        ("core", "from ..control import plan_json", "of our own only"),
         ("control/plan_json", "import pyarrow as pa", "only the standard library and"),
         ("spark", "def f():\n    import airflow.sdk", "never"),
         ("cycle/plan", "import pyspark.sql", "never"),
