@@ -51,31 +51,18 @@ def lane_session(
 
 @contextmanager
 def joined_session(session: LandingSession, lane: OpenLane) -> Iterator[LandingSession]:
-    own = closed_lane(session, lane.name)
-    own.source = BoundedSource(session.source, {p: r.end for p, r in lane.bounds.items()})
+    source, landing = BoundedSource(session.source, {p: r.end for p, r in lane.bounds.items()}), session.landing
     if lane.replaces:
         # All of a range may be pending at once, and has one spec.
         pending = dict.fromkeys(("max_pending_slices", "max_pending_files", "max_pending_bytes"))
-        own.landing = session.landing.changed(window={"on_spec_change": "void"}, backpressure=pending)
-    with own:
+        landing = landing.changed(window={"on_spec_change": "void"}, backpressure=pending)
+    with changed(closed_lane(session, lane.name), source=source, landing=landing) as own:
         yield own
 
 
 def closed_lane(session: LandingSession, name: str) -> LandingSession:
     """Return a read-only session of a backfill, also of a closed one."""
-    return LandingSession(
-        landing=session.landing,
-        kafka=session.kafka,
-        tables=session.tables,
-        control=session.control,
-        source=session.source,
-        lane=name,
-        now=session.now,
-        new_id=session.new_id,
-        log=session.log,
-        catalog_key=session.catalog_key,
-        lent=True,
-    )
+    return changed(session, lane=name, lent=True, yields=str)
 
 
 def open_lane(session: LandingSession, found: LanePreview, decision: Decision | None = None) -> OpenLane:
