@@ -38,7 +38,7 @@ from tests.support.campaign.upserts import WAYS
 
 pytestmark = pytest.mark.faults
 
-SMOKE = [*(("plain", n) for n in range(2)), ("set", 0)]
+SMOKE = [*(("plain", n) for n in range(2)), ("set", 0), ("several", 0)]
 FOUND = {
     "a remedy of one landing of a set": (
         "set",
@@ -296,7 +296,7 @@ FOUND = {
 }
 """Sequences of which each has lost or doubled records, came to no end, or was taken for wrong."""
 CHANGES = [(shape, n) for shape in WAYS for n in range(4)]
-MANY, EACH = {"plain": 1_200, "sink": 400, "set": 400, **dict.fromkeys(WAYS, 400)}, 50
+MANY, EACH = {"plain": 1_200, "sink": 400, "set": 400, "several": 400, **dict.fromkeys(WAYS, 400)}, 50
 CHUNKS = [(shape, first) for shape, many in MANY.items() for first in range(0, many, EACH)]
 REAL = range(10_000, 10_100)
 

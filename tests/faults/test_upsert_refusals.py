@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.exceptions import LedgerError, SpecError
 from airflow_provider_lakecommit.operations.decisions.init_preview import init_preview
+from airflow_provider_lakecommit.operations.decisions.ledger_init import ledger_init
 from airflow_provider_lakecommit.operations.decisions.starts import Way
 from airflow_provider_lakecommit.operators.backfill import BackfillOperator
 from airflow_provider_lakecommit.operators.land import KafkaToIcebergOperator
@@ -185,3 +186,20 @@ def test_a_backfill_of_older_records_does_not_win_when_rows_get_keys(tmp_path: P
         with console(tmp_path / "keyed.json", spec) as commands:
             assert commands.run("reset", "key", "SPEC", "--yes").done
         assert [row[:2] for row in world.found("id", "name")] == [(0, "a"), (1, "c"), (2, "a"), (3, "a")]
+
+
+def test_a_table_keeps_its_key_while_its_offsets_are_to_be_read_again(tmp_path: Path) -> None:
+    """Its rows are there: read by another rule, they would be in the table next to those of the same records."""
+    columns = [{"name": "id", "type": "long", "required": True}, {"name": "name", "type": "string"}]
+    upsert = {"upsert_key": ["id"], "upsert_deletes": "ignore"}
+    with memory_world(tmp_path, create={"schema": columns}, **upsert) as world:
+        world.send(*((None, json.dumps({"id": n % 2, "name": f"n{n}"})) for n in range(4)))
+        with world.session() as session:
+            ledger_init(session, "earliest", Way(again=True))
+        keyed = world.landing
+        world.landing = keyed.changed(upsert={"key": (), "deletes": "hard"})
+        with pytest.raises(LedgerError, match="LC3055"):
+            world.run()
+        world.landing = keyed
+        world.settle()
+        assert sorted(row["name"] for row in world.rows()) == ["n2", "n3"]

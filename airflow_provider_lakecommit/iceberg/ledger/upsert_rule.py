@@ -24,14 +24,14 @@ class UpsertRule(NamedTuple):
 
 
 def check_key(table: str, landing: str, key: Iterable[str], sections: Iterable[LedgerSection]) -> None:
-    """Check that everything in a table was landed by the key of a landing.
+    """Check that everything in a table was landed by the key of a landing, also rows to be read again.
 
     :param key: no columns: it appends
     :raises LedgerError: some of it was not
     """
     declared = (*key,)
     for s in sections:
-        if not s.covered or s.upsert_key == declared:
+        if s.upsert_key == declared or not (s.covered or any(e.rows for e in s.provenance)):
             continue
         if s.landing == landing:
             raise LedgerError(

@@ -77,11 +77,10 @@ class Rows:
 
 
 def _counted(
-    rows_of: Mapping[int, int], dead_letters: Sequence[DeadLetter], open_set: OpenSet
+    rows_by_place: Mapping[int, int], dead_letters: Sequence[DeadLetter], open_set: OpenSet
 ) -> dict[int, list[tuple[SourcePartition, OffsetRange, int]]]:
-    """:param rows_of: the rows of each dead letter, by its place"""
     found: dict[int, list[tuple[SourcePartition, OffsetRange, int]]] = {}
-    for place, rows in rows_of.items():
+    for place, rows in rows_by_place.items():
         partition, generation = open_set.reading(dead_letters[place])
         if generation is not None:
             found.setdefault(generation, []).append((partition, dead_letters[place].offsets, rows))

@@ -79,12 +79,12 @@ class DeleteBack:
             yield "the tables have no rows of the landing: no row is deleted"
         if self.removed:
             yield f"  CANNOT be read again, the source has removed it: {self.removed} ({len(self.removed)} offsets)"
-        if self.before and self.start:
-            yield f"  GIVES UP, because the landing starts over after it: {self.before} ({len(self.before)} offsets)"
-        elif self.before:
-            yield f"  is read again by `{BACKFILL}` only, because the live stream began after it: {self.before}"
+        if self.before:
+            live = f"is read again by `{BACKFILL}` only, because the live stream began after it"
+            yield f"  {'GIVES UP, because the landing starts over after it' if self.start else live}: {self.before}"
         if self.start:
-            yield f"the landing starts over at {self.start}"
+            unread = "" if self.start == "earliest" else ", and gives up what it has not read until then"
+            yield f"the landing starts over at {self.start}{unread}"
 
     def to_dict(self) -> dict[str, Any]:
         return {

@@ -17,11 +17,11 @@ from pyiceberg.catalog.sql import SqlCatalog
 from tests.fakes.broker import MemoryBroker
 from tests.support.campaign.console import Answer, Console
 from tests.support.campaign.model import Born, Model
-from tests.support.campaign.reader import DEAD, ROWS
+from tests.support.campaign.reader import DEAD, ROWS, rows_of
 from tests.support.campaign.sink import is_sinks
 from tests.support.world import SCHEMA, catalog_in
 
-__all__ = ["PARTITIONS", "TOPICS", "CampaignLanding", "Cluster", "set_of", "spec_of"]
+__all__ = ["PARTITIONS", "TOPICS", "CampaignLanding", "Cluster", "set_of", "several_of", "spec_of"]
 
 TOPICS = ("orders", "returns", "refunds")
 """Of a set, which has the first two at first."""
@@ -72,6 +72,18 @@ def set_of(spec: Mapping[str, Any]) -> dict[str, Any]:
         "defaults": {key: value for key, value in spec.items() if key not in own},
         "kafka": spec["kafka"],
         "catalog": spec["catalog"],
+    }
+
+
+def several_of(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """A landing that makes one to three rows of each record."""
+    columns: list[dict[str, Any]] = spec["create"]["schema"]
+    part: dict[str, Any] = {"name": "part", "type": "int", "required": True}
+    return {
+        **spec,
+        "create": {**spec["create"], "schema": [*columns, part]},
+        "record_schema": [*columns, {"name": "parts", "type": "list<int>"}],
+        "transform": "select id, name, unnest(parts) as part from record",
     }
 
 
@@ -168,7 +180,9 @@ class CampaignLanding:
         self.next_id += count
         topic = self.logs.topics[self.topic]
         end = topic.partitions[p].end
-        self.cluster.produce(self.topic, [_record(n, odd=chance.random() < odd) for n in ids], p, aborted=aborted)
+        several = "record_schema" in self.options
+        records = [_record(n, odd=chance.random() < odd, several=several) for n in ids]
+        self.cluster.produce(self.topic, records, p, aborted=aborted)
         if not aborted:
             for place, n in enumerate(ids):
                 self.model.born[n] = Born(self.topic, topic.topic_id, p, end + place)
@@ -193,6 +207,7 @@ class CampaignLanding:
             catalog.close()
 
 
-def _record(n: int, *, odd: bool) -> tuple[str, str]:
+def _record(n: int, *, odd: bool, several: bool) -> tuple[str, str]:
     values: dict[str, Any] = {"id": n, "name": f"n{n}"}
+    values |= {"parts": list(range(rows_of(n)))} if several else {}
     return str(n), json.dumps({**values, "more": 1} if odd else values)

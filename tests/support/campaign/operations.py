@@ -26,12 +26,12 @@ from tests.support.campaign.upserts import WAYS
 __all__ = ["OPERATIONS", "SHAPES", "Operation", "operations_of"]
 
 MOST_PARTITIONS = 4
-APPENDS, UPSERTS = ("plain", "sink", "set"), tuple(WAYS)
+APPENDS, UPSERTS = ("plain", "sink", "set", "several"), tuple(WAYS)
 SHAPES = (*APPENDS, *UPSERTS)
-"""What a sequence is played on: a landing, one that goes on in the table of a sink, a set of landings, or a landing
-that upserts in one of several ways.
+"""What a sequence is played on: a landing, one that goes on in the table of a sink, a set of landings, one that makes
+several rows of a record, or a landing that upserts in one of several ways.
 """
-SINK, SET = ("sink",), ("set",)
+SINK, SET, DYING = ("sink",), ("set",), ("several", *UPSERTS)
 SOME = ("--cycles", "1", "--max-records", "4")
 """Of a run that leaves its range half done."""
 
@@ -295,10 +295,10 @@ OPERATIONS: Mapping[str, Operation] = {
     "rollback": Operation(nature=FOREIGN, act=_rollback),
     "land-some": Operation(nature=LANDS, act=_run("land", "SPEC", "--cycles", "1"), weight=4, shapes=UPSERTS),
     "again": Operation(nature=DECIDES, act=_reset_to("--again"), weight=3, shapes=UPSERTS),
-    "kill": Operation(nature=LANDS, act=kill, weight=5, real=False, shapes=UPSERTS),
-    "hold": Operation(nature=LANDS, act=hold_back, weight=2, real=False, shapes=UPSERTS),
-    "arrive": Operation(nature=LANDS, act=let_arrive, weight=2, real=False, shapes=UPSERTS),
-    "race": Operation(nature=LANDS, act=while_committing(_compaction), weight=3, real=False, shapes=UPSERTS),
+    "kill": Operation(nature=LANDS, act=kill, weight=5, real=False, shapes=DYING),
+    "hold": Operation(nature=LANDS, act=hold_back, weight=2, real=False, shapes=DYING),
+    "arrive": Operation(nature=LANDS, act=let_arrive, weight=2, real=False, shapes=DYING),
+    "race": Operation(nature=LANDS, act=while_committing(_compaction), weight=3, real=False, shapes=DYING),
 }
 
 

@@ -20,10 +20,10 @@ from tests.fakes.broker import MemoryBroker
 from tests.fakes.plugged import plugged_in
 from tests.support.campaign.changes import UpsertModel
 from tests.support.campaign.console import NOTHING, Answer, console
-from tests.support.campaign.landing import PARTITIONS, TOPICS, CampaignLanding, set_of, spec_of
+from tests.support.campaign.landing import PARTITIONS, TOPICS, CampaignLanding, set_of, several_of, spec_of
 from tests.support.campaign.model import Model, Nature
 from tests.support.campaign.operations import OPERATIONS
-from tests.support.campaign.reader import ROWS, TableReader, UpsertReader
+from tests.support.campaign.reader import ROWS, SeveralReader, TableReader, UpsertReader
 from tests.support.campaign.sink import ADOPT, CONTROL, is_sinks, land_by_sink, make_table
 from tests.support.campaign.speed import fast_manifests
 from tests.support.campaign.steps import Step, written
@@ -271,11 +271,12 @@ def memory_player(folder: Path, shape: str = "plain", **options: Any) -> Iterato
     broker.create(CONTROL, 1)
     spec = {**spec_of(folder, "127.0.0.1:1", TOPICS[0], "control"), **options}
     way = WAYS.get(shape)
-    spec = set_of(spec) if shape == "set" else spec if way is None else upserting(spec, way)
+    spec = {"set": set_of, "several": several_of}.get(shape, dict)(spec) if way is None else upserting(spec, way)
     with plugged_in(broker), fast_manifests(), console(folder / "spec.json", spec) as commands:
         parts = broker, broker, commands
         if way is None:
-            yield Player(CampaignLanding(*parts, Model(broker), TOPICS[0]), TableReader(folder / "c.db"), shape)
+            reader = SeveralReader if shape == "several" else TableReader
+            yield Player(CampaignLanding(*parts, Model(broker), TOPICS[0]), reader(folder / "c.db"), shape)
         else:
             landing = UpsertLanding(*parts, UpsertModel(broker, way=way), TOPICS[0], way=way)
             yield Player(landing, UpsertReader(folder / "c.db", broker.control("control")), shape)

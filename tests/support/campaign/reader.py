@@ -28,7 +28,7 @@ from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.iceberg.ledger.ledger import read_ledger
 from tests.fakes.kafka import FakeControl
 
-__all__ = ["DEAD", "ROWS", "Found", "Reading", "TableReader", "UpsertReader"]
+__all__ = ["DEAD", "ROWS", "Found", "Reading", "SeveralReader", "TableReader", "UpsertReader", "rows_of"]
 
 ROWS, DEAD = "shop.rows", "shop.dead"
 _FILE = "file://"
@@ -101,6 +101,23 @@ class TableReader:
         if row["name"] != f"n{row['id']}":
             raise AssertionError(f"a row of {name} has the id of one record and the name of another: {row}")
         return int(row["id"])  # type: ignore[call-overload]
+
+
+def rows_of(n: int) -> int:
+    """How many rows a record gives where it gives several."""
+    return 1 + n % 3
+
+
+class SeveralReader(TableReader):
+    """Counts a record of a table with several rows of each as often as it is there whole."""
+
+    def _counted(self, name: str, location: str) -> Counter[int]:
+        found = super()._counted(name, location)
+        if _is_dead(name):
+            return found
+        if partly := {n: rows for n, rows in found.items() if rows % rows_of(n)}:
+            raise AssertionError(f"{name} has a part of the rows of some records: {partly}")
+        return Counter({n: rows // rows_of(n) for n, rows in found.items()})
 
 
 class UpsertReader(TableReader):
