@@ -67,7 +67,7 @@ def test_runs_are_skipped_with_a_reason_and_land_nothing(handed: World) -> None:
 
 
 def test_neither_resume_nor_a_stream_lands_next_to_the_connector(handed: World) -> None:
-    with handed.session() as session, pytest.raises(LedgerError, match="lakecommit connect adopt SPEC"):
+    with handed.session() as session, pytest.raises(LedgerError, match=r"lakecommit connect adopt SPEC.*LC7041"):
         resume(session, DECISION)
     with pytest.raises(LedgerError, match=r"handed back|LC7214|LC7222|LC7224"):
         lane(handed, "0=20-30").run()

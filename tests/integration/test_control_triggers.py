@@ -211,7 +211,7 @@ def test_each_transition_is_reported_once_also_by_a_triggerer_that_starts_anew(
 
 
 def test_brokers_that_do_not_answer_are_an_error_of_a_single_check() -> None:
-    with pytest.raises(ControlTopicError, match=r"127\.0\.0\.1:1"):
+    with pytest.raises(ControlTopicError, match=r"127\.0\.0\.1:1.*LC2011"):
         commits_of(
             {"bootstrap.servers": "127.0.0.1:1"}, WatchedTopic(topic="c", completion_timeout=1.0), "g", timeout=1.0
         )

@@ -144,7 +144,9 @@ def test_a_control_log_that_forgets_each_plan_ends_the_run_by_name_and_never_in_
             answer.result(30)
         return done
 
-    with pytest.raises(SparkJobError, match=r"no longer holds the plan .*, its retention may be shorter than a cycle"):
+    with pytest.raises(
+        SparkJobError, match=r"no longer holds the plan .*, its retention may be shorter than a cycle.*LC6217"
+    ):
         list(run(world, Workers(acts=[do_and_forget] * 9)))
     world.check(Counter())
     *_, last = run(world, Workers(), name="b")
@@ -207,7 +209,9 @@ def test_cycles_that_move_nothing_end_the_run_with_the_reason(world: World, monk
         raise SparkJobError("LC9999", "java is gone")
 
     monkeypatch.setattr(pauses, "PAUSES", (0.0,))
-    with pytest.raises(SparkJobError, match="4 cycles in a row made no progress; of the last one java is gone"):
+    with pytest.raises(
+        SparkJobError, match=r"4 cycles in a row made no progress; of the last one java is gone.*LC6217"
+    ):
         list(run(world, Workers(acts=[die] * 4)))
 
 
@@ -222,7 +226,7 @@ def test_a_run_that_is_instructed_to_stop_leaves_its_cycle_to_the_next_attempt(w
     with world.session() as session:
         run_identity = world.run_identity("a")
         landers.append(LandingRunner(session, Workers(acts=[stop]), lambda n: replace(run_identity, number=n)))
-        with pytest.raises(SparkJobError, match=r"landing .* was stopped"):
+        with pytest.raises(SparkJobError, match=r"landing .* was stopped.*LC6214"):
             list(landers[0].cycles())
         earlier = cycles_of(session, run_identity)
     assert printed(world, "the next run publishes the reported slices")

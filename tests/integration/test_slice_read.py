@@ -168,7 +168,7 @@ def test_an_open_transaction_ends_the_readable_log(bootstrap: str, make_topic: M
     produce(topic, ["x"], 0, transactional=True, outcome="open")
 
     assert offsets(read(bootstrap, span(topic, 0, 2))) == [0, 1]
-    with pytest.raises(SourceError, match="the partition ends at 2"):
+    with pytest.raises(SourceError, match=r"the partition ends at 2.*LC5030"):
         read(bootstrap, span(topic, 0, 3))
 
 

@@ -460,7 +460,7 @@ def test_the_death_of_the_server_ends_the_job_and_a_retry_does_the_rest_on_the_n
     gate.await_begun(2)
     connect_server.kill()
     assert "cannot be reached" in str(attempt.ended().error)
-    with pytest.raises(SparkJobError, match=r"cannot be reached .*: start it, or correct host and port"):
+    with pytest.raises(SparkJobError, match=r"cannot be reached .*: start it, or correct host and port.*LC5016"):
         window.engine().run(window.left_job(), window.secrets)
     connect_server.start()
     gate.await_end(1)

@@ -494,7 +494,7 @@ def test_an_unusable_connection_shows_none(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_file_that_is_no_yaml_shows_none(read: Callable[[str], object], tmp_path: Path) -> None:
     path = tmp_path / "spec.yaml"
     path.write_text('kafka:\n  sasl.password: "canary-4711" x\n')
-    with pytest.raises(SpecError, match="line 2, column 32") as caught:
+    with pytest.raises(SpecError, match=r"line 2, column 32.*(LC1012|LC8005)") as caught:
         read(str(path))
     assert not shows("".join(traceback.format_exception(caught.value)))
 

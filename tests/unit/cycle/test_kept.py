@@ -356,9 +356,9 @@ class TestOtherLandings:
     def test_what_one_of_them_has_reported_and_its_source_has_no_more_is_named(self, shared: FakeLanding) -> None:
         shared.source.others[-1].starts = {REFUNDS: 60}
         lost = r"of landing refunds refunds\[0\] \[0, 40\) \(40 records\)"
-        with pytest.raises(LedgerError, match=rf"no longer has: {lost}"):
+        with pytest.raises(LedgerError, match=rf"{lost}.*LC6001"):
             shared.open("b")
-        with pytest.raises(LedgerError, match=lost):
+        with pytest.raises(LedgerError, match=rf"{lost}.*LC7019"):
             ledger_init(shared.session, "earliest")
         ledger_init(shared.session, "earliest", give_up_reported=True)
         shared.open("c")

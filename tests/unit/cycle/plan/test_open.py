@@ -128,7 +128,7 @@ def test_a_storage_that_is_not_to_be_written_fails_the_plan_by_name_and_opens_no
 
     with monkeypatch.context() as patch:
         patch.setattr(PyArrowFileIO, "new_output", refuse)
-        with pytest.raises(StorageError, match=r"shop\.rows.*NETWORK_CONNECTION.* check .*storage"):
+        with pytest.raises(StorageError, match=r"shop\.rows.*NETWORK_CONNECTION.*(LC3030|LC3361)"):
             landing.open()
         assert landing.kinds() == []
         # As the commit task does that follows a plan which failed.
