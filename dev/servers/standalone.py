@@ -12,6 +12,7 @@ import json
 import os
 import signal
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -172,8 +173,11 @@ class StandaloneCluster:
 
     @property
     def alive(self) -> int:
-        """How many workers take executors, as the master sees it."""
-        return int(self.master.state["aliveworkers"])
+        """How many workers take executors, as the master sees it; none while its page is not there yet."""
+        try:
+            return int(self.master.state["aliveworkers"])
+        except urllib.error.URLError:
+            return 0
 
     def start(self) -> Self:
         """Start what does not run, and wait until the master knows all workers."""

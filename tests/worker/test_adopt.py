@@ -315,8 +315,10 @@ def test_a_worker_that_hung_and_wakes_up_is_named_before_anything_more_is_landed
         # Counted before it wakes up: on a busy machine it may commit before anything else here runs.
         before = scene.lake.commits(scene.table)
     until(lambda: scene.failed() or scene.lake.commits(scene.table) > before, what="it to wake up")
-    came_back = scene.lake.commits(scene.table) > before
+    early = scene.lake.commits(scene.table) > before
     refused = adoption.land()
+    # Its coordinator may also commit between these two.
+    came_back = early or refused.code == 1
     assert refused.code == int(came_back), refused.err
     assert (f"connector {scene.connector} has committed" in refused.err) == came_back
     assert adoption.verified().code == int(came_back), "a worker that was fenced commits nothing"
