@@ -21,7 +21,7 @@ from airflow_provider_lakecommit.cycle.session.landing_session import LandingSes
 from airflow_provider_lakecommit.kafka.consumer_group import members_of, offsets_of_group, set_group_offsets
 from airflow_provider_lakecommit.landing import load_spec
 from airflow_provider_lakecommit.operations.kafka_connect import hand_back, take_over
-from airflow_provider_lakecommit.operations.kafka_connect.connector import known_connector
+from airflow_provider_lakecommit.operations.kafka_connect.connector import KnownConnector, known_connector
 from airflow_provider_lakecommit.operations.kafka_connect.rescue import Rescue
 from airflow_provider_lakecommit.operations.kafka_connect.rest import ConnectRest
 from airflow_provider_lakecommit.operators.landing_operation import LandingOperationOperator
@@ -143,6 +143,7 @@ DURABLE = (
     (take_over, "set_section"),
     (hand_back, "drain"),
     (hand_back, "set_section"),
+    (KnownConnector, "move"),
     (hand_back, "set_group_offsets"),
     (ConnectRest, "resume"),
 )
@@ -203,7 +204,7 @@ def test_a_death_after_each_step_changes_nothing_of_what_comes_out(adoption: Ado
         assert adoption.verified().code == 0, observed
         if len(finished) == 2:
             break
-    assert {steps[-1] for steps in observed} >= {"stop", "end_turn", "set_section", "set_group_offsets", "resume"}
+    assert {steps[-1] for steps in observed} >= {"stop", "end_turn", "set_section", "move", "resume"}
     landed_all(adoption)
     adoption.check_exactly_once()
 
