@@ -26,6 +26,7 @@ from airflow_provider_lakecommit.operations.decisions.assertion import assert_ta
 from airflow_provider_lakecommit.operations.decisions.audit_decision import HeldBack, audit_preview, decide_audit
 from airflow_provider_lakecommit.operations.decisions.pause import suspend
 from airflow_provider_lakecommit.operations.decisions.requests import ResetBlocked
+from airflow_provider_lakecommit.operations.maintenance.compact import compact
 from airflow_provider_lakecommit.operations.maintenance.expire import expire
 from airflow_provider_lakecommit.status.status import read_status
 from tests.faults.test_upserts import JSON
@@ -340,3 +341,24 @@ def test_an_approved_drop_loses_no_record_that_the_source_has_removed_since(tmp_
             assert len(shown(world, drop=True)[0].ranges) == 2
             drop.apply_agreed(session, drop.propose(session)[0], REASON)
         assert rows_on_main(world) == [1, 2]
+
+
+@pytest.mark.parametrize("sorting", [{}, {"sort_order": ["id"]}])
+def test_a_file_without_live_rows_is_read_in_columns_that_were_added_since(
+    tmp_path: Path, sorting: dict[str, Any]
+) -> None:
+    """Its window was written by a run that died, and all its rows were superseded when the next run published it."""
+    checks = ["SELECT id FROM all_rows GROUP BY id HAVING count(*) > 1"]
+    options = {**JSON, "create": {**JSON["create"], **sorting}, "branch": "audit", "checks": checks, "evolve": "add"}
+    with memory_world(tmp_path, **options) as world:
+        key = json.dumps({"id": 1})
+        world.broker.produce(TOPIC, [(key, json.dumps({"name": "old"}))], 0)
+        world.write(world.open("dead"))
+        world.send((key, json.dumps({"name": "new", "more": 7})))
+        assert world.found("id", "name", "more") == [(1, "new", 7)]
+        with world.session() as session:
+            (done,) = compact(session, write=True, tables=[world.landing.table])
+        assert (done.error, done.numbers.files_in) == ("", 2)
+        world.settle()
+        assert world.found("id", "name", "more") == [(1, "new", 7)]
+        check_verified(world)

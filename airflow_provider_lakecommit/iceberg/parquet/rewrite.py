@@ -168,7 +168,9 @@ def live_blocks(
         for block, live in rows.blocks(dead, groups=partial(groups, rows)):
             found = block if live.all() else block.filter(pa.array(live))
             try:
-                found = found if same or not found.num_rows else _in_schema(found, physical, schema, constants)
+                if not same:
+                    # Without live rows, too: all blocks have these columns.
+                    found = _in_schema(found, physical, schema, constants) if found.num_rows else arrow.empty_table()
             except (ValueError, TypeError, KeyError, ResolveError, NotImplementedError, pa.ArrowException) as e:
                 raise TableError(
                     "LC3363",
