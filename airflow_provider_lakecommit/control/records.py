@@ -74,9 +74,6 @@ class LogRecord(Protocol):
     def headers(self) -> Sequence[tuple[str, bytes]]: ...
 
 
-_NO_DIRECTIVES = Directives()
-
-
 def table_reference(catalog: str, table: str, uuid: UUID) -> TableReference:
     """Return a table as events name it: ``namespace.name`` in a catalog, and its uuid."""
     *namespace, name = table.split(".")
@@ -165,7 +162,7 @@ class Sender:
         snapshot_id: int,
         token: UUID,
         coverage: Coverage,
-        directives: Directives = _NO_DIRECTIVES,
+        directives: Directives,
         debt: float | None = None,
     ) -> Outgoing:
         """COMMIT_TO_TABLE."""

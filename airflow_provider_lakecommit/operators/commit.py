@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_provider_lakecommit.cycle import Closed, CycleTicket, LandingSession, RunIdentity
+    from airflow_provider_lakecommit.iceberg import CommitterThread
 
 __all__ = ["LakeCommitOperator", "close_set"]
 
@@ -185,7 +186,7 @@ class LakeCommitOperator(LandingTask):
                 if ticket is not None:
                     check_planned(ticket.landing, self.landing)
                 with self.session() as session:
-                    return _closed(session, self.identity(context), ticket, in_events=in_events)
+                    return _closed(session, self.identity(context), ticket, in_events)
             except Exception as e:
                 context["ti"].xcom_push(CLOSED, {FAILURE: without_secrets(e)})
                 if ticket is None and self._plan_met(context, e) and has_outcome_task(self):
@@ -260,7 +261,7 @@ def close_set(
 
         def step(session: LandingSession) -> Closed:
             _, ticket = opened[session.landing.name]
-            return _closed(session, run, ticket, in_events=in_events, recalls=recalls, executor=concurrent.executor)
+            return _closed(session, run, ticket, in_events, recalls=recalls, executor=concurrent.executor)
 
         ended = for_all(
             connections, landings.values(), step, lambda line: log_set_line(log, line), concurrent=concurrent
@@ -271,7 +272,13 @@ def close_set(
 
 
 def _closed(
-    session: LandingSession, run: RunIdentity, ticket: CycleTicket | None, *, recalls: bool = True, **how: Any
+    session: LandingSession,
+    run: RunIdentity,
+    ticket: CycleTicket | None,
+    in_events: Collection[int] | None,
+    *,
+    recalls: bool = True,
+    executor: CommitterThread | None = None,
 ) -> Closed:
     """Close the run's cycle of one landing, and begin the compaction that its tables are due for. A cleared run may
     have continued as a further cycle, although the commit task died before it sent the event of the one before.
@@ -279,9 +286,9 @@ def _closed(
     from airflow_provider_lakecommit.cycle import close_cycle, cycle_id_of
     from airflow_provider_lakecommit.operations import RunCompaction
 
-    known, further = how["in_events"], recalls and ticket is not None and ticket.commit_id != cycle_id_of(session, run)
-    found = without_event(session, run, known) if further and known is not None else None
-    closed = close_cycle(session, run, ticket, retry=known is not None, **how)
+    further = recalls and ticket is not None and ticket.commit_id != cycle_id_of(session, run)
+    found = without_event(session, run, in_events) if further and in_events is not None else None
+    closed = close_cycle(session, run, ticket, retry=in_events is not None, in_events=in_events, executor=executor)
     if closed.asks_for_compaction:
         with RunCompaction(session, session.log) as compaction:
             compaction.begin()

@@ -112,9 +112,8 @@ def compact_table(
         decided = decide(loaded)
         if decided is None:
             return None
-        numbers = {COMPACTED: json.dumps(asdict(decided.why), separators=(",", ":"))}
-        told = ledger_change(table, state, replace(record, extra=numbers), state.sections, None)
-        return replace(decided, summary=told.summary)
+        own = replace(record, extra={COMPACTED: json.dumps(asdict(decided.why), separators=(",", ":"))})
+        return replace(decided, summary=ledger_change(table, state, own, state.sections, None).summary)
 
     def staged(loaded: Table, on: str, made: Change[Any]) -> Attempt:
         attempt = stage(loaded, on, made)

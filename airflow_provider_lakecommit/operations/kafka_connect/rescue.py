@@ -272,10 +272,10 @@ def rescue(
     *,
     control_topic: str,
     connector: str,
-    group: str | None = None,
-    branch: str = MAIN_BRANCH,
-    names: Collection[str] | None = None,
-    commit: bool = False,
+    group: str | None,
+    branch: str,
+    names: Collection[str] | None,
+    commit: bool,
     by: str = "",
 ) -> tuple[RescueReport, ...]:
     """Evaluate files, and commit on request, with a catalog that is closed at the end.

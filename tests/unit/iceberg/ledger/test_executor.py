@@ -19,7 +19,7 @@ from airflow_provider_lakecommit.exceptions import ClosedError
 from airflow_provider_lakecommit.iceberg.ledger.blocking_pool import BlockingPool
 from airflow_provider_lakecommit.iceberg.ledger.executor import Committer, CommitterThread, TableTask
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 
 
 def run(test: Coroutine[Any, Any, None]) -> None:
